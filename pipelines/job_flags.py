@@ -459,6 +459,19 @@ def add_release_flags(
     return group
 
 
+def add_strategy_flag(group: Any) -> None:
+    """Adds the flag of the strategy by which partitions are selected to a group of flags."""
+    from dp_transforms.mechanisms.selection import STRATEGIES, choice
+
+    group.add_argument(
+        "--strategy",
+        choices=(choice.AUTO, *STRATEGIES),
+        default=choice.AUTO,
+        help="how partitions are selected; auto takes the strategy that is expected to name the "
+        "most",
+    )
+
+
 def _num_buckets(text: str) -> int:
     from dp_transforms.columnar.scattering import MAX_BUCKETS
 

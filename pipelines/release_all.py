@@ -22,10 +22,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import directory_path
 from dp_transforms.files.paths import join
 from dp_transforms.mechanisms.decimals import ExactNumber
-from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.mechanisms.selection import STRATEGIES
-from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.releases import AllRecordsSpec, ListAndNamesSpec, ListSpec, NamesSpec
+from dp_transforms.releases import ListAndNamesSpec
 from dp_transforms.releases.names_files import check_column_names
 from dp_transforms.releases.writing import write_both
 from pipelines import job_flags
@@ -70,13 +67,7 @@ def make_parser() -> JobParser:
         help="the selection's part of epsilon; the list gets the rest (default: 0.5)",
     )
     selection = parser.add_argument_group("selection: see the command select")
-    selection.add_argument(
-        "--strategy",
-        choices=(AUTO, *STRATEGIES),
-        default=AUTO,
-        help="how partitions are selected; auto takes the strategy that is expected to name the "
-        "most",
-    )
+    job_flags.add_strategy_flag(selection)
     selection.add_argument(
         "--noisy_counts", action="store_true", help="release noisy numbers of users with the names"
     )
@@ -91,29 +82,17 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     warn_of_delta(flags.delta)
     check_column_names(flags.partition_column, flags.noisy_counts, beside_list=True)
     whole = PrivacyBudget(flags.epsilon, flags.delta)
-    for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
-    for_list = whole - for_selection
-    max_partitions, noisy = flags.max_partitions_per_user, flags.noisy_counts
-    frequency_list: ListSpec | AllRecordsSpec
-    if max_partitions is None:
-        frequency_list = AllRecordsSpec(epsilon=for_list.epsilon, mechanism=flags.mechanism)
-    else:
-        frequency_list = ListSpec(
-            partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism)
-        )
-    names = NamesSpec.of(
-        flags.strategy,
-        for_selection.epsilon,
-        for_selection.delta,
-        max_partitions,
-        noisy_counts=noisy,
-        intervals=noisy,
-        already_bounded=max_partitions is not None,
+    both = ListAndNamesSpec.of(
+        whole,
+        flags.selection_share,
+        flags.max_partitions_per_user,
+        mechanism=flags.mechanism,
+        strategy=flags.strategy,
+        noisy_counts=flags.noisy_counts,
     )
     source = job_flags.records(flags)
     parent = directory_path(flags.output)
-    both = ListAndNamesSpec(frequency_list, names)
-    parts = (frequency_list, LIST_DIRECTORY), (names, PARTITIONS_DIRECTORY)
+    parts = (both.frequency_list, LIST_DIRECTORY), (both.names, PARTITIONS_DIRECTORY)
     writers = [writer(flags, spec, source, join(parent, name)) for spec, name in parts]
     return PreparedRelease(
         both.requests,

@@ -10,7 +10,7 @@ from typing import Any
 
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.paths import local_path
-from dp_transforms.mechanisms.selection import STRATEGIES, MeasuredSelection, explain
+from dp_transforms.mechanisms.selection import MeasuredSelection, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
@@ -63,13 +63,7 @@ def make_parser() -> JobParser:
         help="neighbouring data add or remove all records of one user (default), or replace them",
     )
     selection = parser.add_argument_group("selection")
-    selection.add_argument(
-        "--strategy",
-        choices=(AUTO, *STRATEGIES),
-        default=AUTO,
-        help="how partitions are selected; auto takes the strategy that is expected to name the "
-        "most",
-    )
+    job_flags.add_strategy_flag(selection)
     selection.add_argument(
         "--noisy_counts",
         action="store_true",

@@ -438,13 +438,13 @@ a user has as many names in all windows as in one
 users of other partitions are not paid for
 - names -= others
 + pass
-# dp_transforms/frames/names.py: frames/test_parity.py
+# dp_transforms/releases/list_and_names.py: frames/test_parity.py
 both releases of a function get the whole budget
-- for_list = whole - for_selection
+- for_list = whole - for_names
 + for_list = whole
-# pipelines/release_all.py
+# dp_transforms/releases/list_and_names.py: pipelines/test_release_all.py
 both releases get the whole budget
-- for_list = whole - for_selection
+- for_list = whole - for_names
 + for_list = PrivacyBudget(whole.epsilon)
 # pipelines/worker_pool.py
 ports for the workers of a local run are open to a network

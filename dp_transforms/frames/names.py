@@ -12,14 +12,12 @@ from dp_transforms.files.filenames import period_names
 from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import collect, run_spec
-from dp_transforms.mechanisms.arguments import boolean, shown
-from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
-from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.arguments import boolean
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.releases import (
-    AllRecordsSpec,
     ListAndNames,
     ListAndNamesSpec,
-    ListSpec,
     NamesRelease,
     NamesSpec,
     PeriodNamesSpec,
@@ -217,35 +215,22 @@ def release_and_select(
     >>> list(both.frequency_list.released), both.names.to_arrow()["page"].to_pylist()
     ([(99, 1), (1, 1)], ['home'])
     """
-    whole, share = PrivacyBudget(epsilon, delta), exact_fraction("selection_share", selection_share)
-    if not 0 < share < 1:
-        raise ValueError(f"selection_share must be between 0 and 1, got {shown(selection_share)}")
-    for_selection = PrivacyBudget(whole.epsilon * share, whole.delta)
-    for_list = whole - for_selection
-    list_spec: ListSpec | AllRecordsSpec
-    if max_partitions_per_user is None:
-        list_spec = AllRecordsSpec(epsilon=for_list.epsilon, mechanism=mechanism)
-    else:
-        kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
-        list_spec = ListSpec(partition_mechanism(for_list.epsilon, kappa, mechanism))
-    names_spec = NamesSpec.of(
-        strategy_name(strategy),
-        for_selection.epsilon,
-        for_selection.delta,
+    both = ListAndNamesSpec.of(
+        PrivacyBudget(epsilon, delta),
+        selection_share,
         max_partitions_per_user,
+        mechanism=mechanism,
+        strategy=strategy_name(strategy),
         noisy_counts=boolean("counts", counts),
-        intervals=counts,
-        already_bounded=max_partitions_per_user is not None,
     )
     check_column_names(_columns(partition), counts, beside_list=True)
-    both = ListAndNamesSpec(list_spec, names_spec)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,), selected, *others), columns, about = collect(both, session, secret, records)
-    of_names = names_spec.statement(columns) | about
+    of_names = both.names.statement(columns) | about
     for entries in itertools.chain(*others):
         of_names |= entries
     return ListAndNames.of(
-        list_release(released, list_spec.statement(columns) | about),
+        list_release(released, both.frequency_list.statement(columns) | about),
         names_release(selected, of_names),
     )
 

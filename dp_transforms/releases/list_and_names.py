@@ -18,9 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from dp_transforms.budget import PrivacyBudget
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import LIST_DIRECTORY, PARTITIONS_DIRECTORY
+from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.releases.all_records import AllRecordsRelease, AllRecordsSpec, SurveyedList
 from dp_transforms.releases.base import Statement, Tables
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
@@ -51,6 +55,55 @@ class ListAndNamesSpec:
 
     frequency_list: ListSpec | AllRecordsSpec
     names: NamesSpec
+
+    @classmethod
+    def of(
+        cls,
+        whole: PrivacyBudget,
+        selection_share: Number,
+        max_partitions_per_user: int | None,
+        *,
+        mechanism: str,
+        strategy: str,
+        noisy_counts: bool,
+    ) -> ListAndNamesSpec:
+        """Returns the specification of both releases under one budget.
+
+        Args:
+          whole: the cost of both; all of delta is for the names.
+          selection_share: the part of epsilon for the names, between 0 and 1.
+          max_partitions_per_user: kappa of both releases. If it is None, a survey chooses kappa for
+            the list, and a look chooses it for the names.
+          mechanism: see ``partition_mechanism``.
+          strategy: see ``NamesSpec.of``.
+          noisy_counts: whether names have noisy counts, with intervals.
+
+        Raises:
+          ValueError: an argument is out of range, or there is no such mechanism or strategy.
+        """
+        share = exact_fraction("selection_share", selection_share)
+        if not 0 < share < 1:
+            raise ValueError(
+                f"selection_share must be between 0 and 1, got {shown(selection_share)}"
+            )
+        for_names = PrivacyBudget(whole.epsilon * share, whole.delta)
+        for_list = whole - for_names
+        frequency_list: ListSpec | AllRecordsSpec
+        if max_partitions_per_user is None:
+            frequency_list = AllRecordsSpec(epsilon=for_list.epsilon, mechanism=mechanism)
+        else:
+            kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
+            frequency_list = ListSpec(partition_mechanism(for_list.epsilon, kappa, mechanism))
+        names = NamesSpec.of(
+            strategy,
+            for_names.epsilon,
+            for_names.delta,
+            max_partitions_per_user,
+            noisy_counts=noisy_counts,
+            intervals=noisy_counts,
+            already_bounded=max_partitions_per_user is not None,
+        )
+        return cls(frequency_list, names)
 
     def __post_init__(self) -> None:
         if self.names.others_epsilon is not None:
