@@ -25,11 +25,12 @@ from dp_transforms.beam.records import ToRecords
 from dp_transforms.beam.release import ReleaseFrequencyList
 from dp_transforms.beam.selection import SelectPartitions
 from dp_transforms.beam.windowed import ReleaseWindowedLists, SelectWindowedPartitions
-from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
 from dp_transforms.releases.attributes import attribute_label
+from dp_transforms.releases.degrees import chooses_degree_bound
 from dp_transforms.releases.node_degrees import ProjectedList
 
 
@@ -260,12 +261,7 @@ def release_degree_list(
       num_buckets: how many parts edges and nodes are split into.
       privacy_unit: edge or node; by default edge, or node with a degree_bound.
     """
-    units = (None, PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value)
-    if privacy_unit not in units:
-        raise ValueError("privacy_unit must be edge or node")
-    if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
-        raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")
-    if privacy_unit == PrivacyUnit.NODE.value and degree_bound is None:
+    if chooses_degree_bound(privacy_unit, degree_bound):
         release = ReleaseNodeDegrees(epsilon, degree, num_buckets=num_buckets)
         return release | "Rows" >> beam.FlatMap(_projected_rows).with_output_types(_FREQUENCIES)
     count: beam.PTransform
@@ -372,8 +368,9 @@ def _time(name: str, text: str) -> Timestamp:
     return Timestamp.from_utc_datetime(time.astimezone(datetime.timezone.utc))
 
 
-def _rows(released: FrequencyList) -> list[beam.Row]:
-    return [beam.Row(frequency=f, multiplicity=m) for f, m in released]
+def _rows(released: FrequencyList, **labels: str) -> list[beam.Row]:
+    """Returns the rows of a list, each of which begins with the labels."""
+    return [beam.Row(**labels, frequency=f, multiplicity=m) for f, m in released]
 
 
 def _projected_rows(projected: ProjectedList) -> list[beam.Row]:
@@ -381,7 +378,7 @@ def _projected_rows(projected: ProjectedList) -> list[beam.Row]:
 
 
 def _attribute_rows(attribute: str, released: FrequencyList) -> list[beam.Row]:
-    return [beam.Row(attribute=attribute, frequency=f, multiplicity=m) for f, m in released]
+    return _rows(released, attribute=attribute)
 
 
 def _hierarchy_rows(
@@ -390,12 +387,11 @@ def _hierarchy_rows(
     path, released = labelled
     # The levels below the group's own are empty.
     names = path + ("",) * (len(levels) - len(path))
-    labels = dict(zip(levels, names, strict=True))
-    return [beam.Row(**labels, frequency=f, multiplicity=m) for f, m in released]
+    return _rows(released, **dict(zip(levels, names, strict=True)))
 
 
 def _windowed_rows(window: str, released: FrequencyList) -> list[beam.Row]:
-    return [beam.Row(window=window, frequency=f, multiplicity=m) for f, m in released]
+    return _rows(released, window=window)
 
 
 def _named_row(window: str, partition: str, *noisy_count: int) -> beam.Row:
@@ -405,6 +401,4 @@ def _named_row(window: str, partition: str, *noisy_count: int) -> beam.Row:
 
 
 def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:
-    return [
-        beam.Row(attribute=attribute, group=group, frequency=f, multiplicity=m) for f, m in released
-    ]
+    return _rows(released, attribute=attribute, group=group)

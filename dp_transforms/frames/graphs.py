@@ -6,16 +6,15 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from dp_transforms.budget import PrivacyUnit
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import callers_level, run_spec
-from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.releases import DegreesSpec, ListRelease, NodeDegreesSpec
+from dp_transforms.releases.degrees import chooses_degree_bound
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret
 
@@ -61,13 +60,7 @@ def degrees(
     >>> list(dp.degrees(edges, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
-    units = (PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value)
-    is_unit = isinstance(privacy_unit, str) and privacy_unit in units
-    if privacy_unit is not None and not is_unit:
-        raise ValueError(f"privacy_unit must be edge or node, got {shown(privacy_unit)}")
-    if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
-        raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")
-    chooses_bound = privacy_unit == PrivacyUnit.NODE.value and degree_bound is None
+    chooses_bound = chooses_degree_bound(privacy_unit, degree_bound)
     if chooses_bound and nodes is not None:
         raise ValueError("nodes is for the privacy of edges: a node more changes their number")
     spec: DegreesSpec | NodeDegreesSpec

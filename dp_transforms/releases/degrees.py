@@ -10,6 +10,7 @@ from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import FREQUENCIES_FILE
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.degree_projection import (
     UNDIRECTED,
@@ -33,6 +34,25 @@ if TYPE_CHECKING:
 
 _MOST_NODES = 2**40
 """More nodes than any graph has that one worker can project."""
+
+
+def chooses_degree_bound(privacy_unit: object, degree_bound: int | None) -> bool:
+    """Returns whether a release of degrees chooses the bound on degrees from the graph.
+
+    Args:
+      privacy_unit: "edge" or "node"; None is "edge", or "node" with a bound.
+      degree_bound: the declared bound, if there is one.
+
+    Raises:
+      ValueError: there is no such unit, or a bound is declared for the privacy of edges.
+    """
+    units = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
+    is_unit = isinstance(privacy_unit, str) and privacy_unit in units
+    if privacy_unit is not None and not is_unit:
+        raise ValueError(f"privacy_unit must be edge or node, got {shown(privacy_unit)}")
+    if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
+        raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")
+    return privacy_unit == PrivacyUnit.NODE.value and degree_bound is None
 
 
 def degree_entries(unit: PrivacyUnit, degree: str) -> Statement:
