@@ -299,15 +299,16 @@ def free_failures_left(header: Header, lines: Iterable[LedgerLine]) -> int:
 def _with_losses(header: Header, lines: Sequence[LedgerLine], time: str) -> Iterator[LedgerLine]:
     """Marks the open reservations whose jobs have ended, and those of them that are given back:
     which had not begun a release, up to the number of free failures."""
-    seen = [
-        replace(line, has_lapsed=line.state is State.RESERVED and line.lapses(time))
-        for line in lines
-    ]
+    seen = []
+    for line in lines:
+        if line.state is State.RESERVED and line.lapses(time):
+            line = replace(line, has_lapsed=True)
+        seen.append(line)
     left = free_failures_left(header, seen)
     for line in seen:
         is_lost = left > 0 and line.may_be_given_back and line.has_lapsed
         left -= is_lost
-        yield replace(line, is_lost=is_lost)
+        yield replace(line, is_lost=True) if is_lost else line
 
 
 def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:

@@ -157,9 +157,7 @@ class InProcess(Engine):
         if not weighted and not spec.already_bounded and not counts_others:
             bounded = self._bounded(spec.strategy.max_partitions_per_user)
             return (self._by_counts(self._counts(bounded), spec),)
-        # All distinct pairs of a user are in one table.
-        columns = (USER, PARTITION)
-        with SpillableTables(self._reduced(self._records(), columns, distinct_pairs)) as pairs:
+        with SpillableTables(self._distinct()) as pairs:
             selected, *entries = self._selected(pairs, spec)
             if not counts_others:
                 return selected, *entries
@@ -174,8 +172,7 @@ class InProcess(Engine):
         if isinstance(spec.frequency_list, AllRecordsSpec):
             # Names are from all records, and the survey counts users of very many partitions as
             # having its largest number.
-            distinct = self._reduced(self._records(), (USER, PARTITION), distinct_pairs)
-            with SpillableTables(distinct) as all_pairs:
+            with SpillableTables(self._distinct()) as all_pairs:
                 surveyed = self._surveyed(all_pairs, spec.frequency_list)
                 return [surveyed], *self._selected(all_pairs, names)
         mechanism = spec.frequency_list.mechanism
@@ -288,6 +285,10 @@ class InProcess(Engine):
         table: see ``local_shuffle.reduced``."""
         key = self._secret.key(f"route {names[0]}s")
         return reduced(tables, names, reduce, key, self._num_buckets)
+
+    def _distinct(self) -> Tables:
+        """Returns the distinct pairs of the records. All pairs of a user are in one table."""
+        return self._reduced(self._records(), (USER, PARTITION), distinct_pairs)
 
     def _bounded(self, max_partitions: int) -> Tables:
         """Returns tables of distinct pairs of the records, with at most so many pairs of each user.
