@@ -117,7 +117,7 @@ def release_frequency_list(
     """
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
-    ) | "Rows" >> beam.FlatMap(_rows).with_output_types(_FREQUENCIES)
+    ) | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
 
 
 def release_grouped_lists(
@@ -371,6 +371,11 @@ def _time(name: str, text: str) -> Timestamp:
 def _rows(released: FrequencyList, **labels: str) -> list[beam.Row]:
     """Returns the rows of a list, each of which begins with the labels."""
     return [beam.Row(**labels, frequency=f, multiplicity=m) for f, m in released]
+
+
+# Beam 2.65 reads types wrongly from a function with **labels, so lists have one without.
+def _list_rows(released: FrequencyList) -> list[beam.Row]:
+    return _rows(released)
 
 
 def _projected_rows(projected: ProjectedList) -> list[beam.Row]:
