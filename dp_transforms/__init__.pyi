@@ -18,7 +18,9 @@ from .beam.release import ReleaseFrequencyList as ReleaseFrequencyList
 from .beam.release import ReleaseUserDegrees as ReleaseUserDegrees
 from .beam.selection import SelectFromCounts as SelectFromCounts
 from .beam.selection import SelectPartitions as SelectPartitions
+from .beam.windowed import ReleaseAllRecordsByPeriod as ReleaseAllRecordsByPeriod
 from .beam.windowed import ReleaseListsByPeriod as ReleaseListsByPeriod
+from .beam.windowed import ReleaseWindowedAllRecords as ReleaseWindowedAllRecords
 from .beam.windowed import ReleaseWindowedLists as ReleaseWindowedLists
 from .beam.windowed import SelectPartitionsByPeriod as SelectPartitionsByPeriod
 from .beam.windowed import SelectWindowedPartitions as SelectWindowedPartitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms import mechanisms
 from dp_transforms.engines.progress import say, say_private
@@ -17,7 +17,12 @@ from dp_transforms.mechanisms.partition.registry import (
     EXPONENTIAL,
     FROBENIUS,
 )
-from dp_transforms.releases import AllRecordsSpec, ListSpec, PeriodListsSpec
+from dp_transforms.releases import (
+    AllRecordsSpec,
+    ListSpec,
+    PeriodAllRecordsSpec,
+    PeriodListsSpec,
+)
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from pipelines import job_flags
 from pipelines.command_line import JobParser, refuse, require
@@ -26,6 +31,7 @@ from pipelines.release_job import PreparedRelease, period_release, release_comma
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.frequency_list import ReleasedList
 
+_OF_ONE_LIST = "is for one list, not for one of each --period"
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
 _EPILOG = f"""\
@@ -104,29 +110,31 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         return _release_of_counts(flags)
     require(flags, "user_column", "partition_column")
     surveys = flags.max_partitions_per_user is None or flags.survey_share is not None
-    if surveys and flags.period is None:
+    if surveys:
         return _release_of_all_records(flags)
-    require(flags, "max_partitions_per_user")
-    refuse(flags, "does not go with --period", "survey_share")
     refuse(flags, "needs a survey, by --survey_share", "largest_degree")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
-        refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
+        refuse(flags, _OF_ONE_LIST, *_VARIANTS, "report")
         return period_release(flags, PeriodListsSpec, mechanism=flags.mechanism)
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
 
 
 def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
-    """Returns the release of a list with a survey."""
-    refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
+    """Returns the release of a list with a survey, or of both for each period."""
     refuse(flags, "needs --max_partitions_per_user, and no --survey_share", *_VARIANTS, "eta")
+    options: dict[str, Any] = {
+        "survey_share": flags.survey_share,
+        "mechanism": flags.mechanism,
+        "largest_degree": flags.largest_degree,
+    }
+    if flags.period is not None:
+        refuse(flags, _OF_ONE_LIST, "report")
+        return period_release(flags, PeriodAllRecordsSpec, **options)
+    refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     spec = AllRecordsSpec(
-        epsilon=flags.epsilon,
-        max_partitions_per_user=flags.max_partitions_per_user,
-        survey_share=flags.survey_share,
-        mechanism=flags.mechanism,
-        largest_degree=flags.largest_degree,
+        epsilon=flags.epsilon, max_partitions_per_user=flags.max_partitions_per_user, **options
     )
     return release_of(flags, spec, job_flags.records(flags))
 

@@ -15,9 +15,9 @@ from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
-from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
-from dp_transforms.releases.base import time_entry
-from dp_transforms.releases.periods import write_all_periods
+from dp_transforms.releases import ListSpec, ReleaseSpec
+from dp_transforms.releases.base import Statement, time_entry
+from dp_transforms.releases.periods import PeriodSpec, write_all_periods
 from dp_transforms.releases.writing import Writer, write_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import job_flags, printing
@@ -76,6 +76,7 @@ def writer(
     source: RecordSource | None,
     path: str | None = None,
     bounded_by_job: bool = True,
+    time: Statement | None = None,
 ) -> Writer:
     """Returns the writer of a specification's release into a directory.
 
@@ -85,6 +86,7 @@ def writer(
       source: the records; None if there are none.
       path: the directory; by default that of the flags.
       bounded_by_job: see ``ReleaseSpec.statement``.
+      time: the entry for the time of the release; by default the time is now.
     """
     columns = None if source is None else source.partition_fields
     formats = tuple(dict.fromkeys(flags.output_format))
@@ -95,7 +97,7 @@ def writer(
         formats,
         spec.integer_columns,
     )
-    statement = spec.statement(columns, bounded_by_job) | time_entry()
+    statement = spec.statement(columns, bounded_by_job) | (time or time_entry())
     return Writer(directory, statement, spec.tables)
 
 
@@ -129,7 +131,7 @@ def release_of(
 
 def period_release(
     flags: argparse.Namespace,
-    kind: type[PeriodListsSpec] | type[PeriodNamesSpec],
+    kind: Callable[..., PeriodSpec],
     **options: Any,
 ) -> PreparedRelease:
     """Returns the release of all periods, ready to be made: each period gets a directory of its
@@ -158,9 +160,7 @@ def period_release(
         period: replace(write, directory=directory, period=period)
         for period, directory in zip(spec.periods, directories, strict=True)
     }
-    combine = functools.partial(
-        write_all_periods, flags.output, spec.periods, write.directory.file_name
-    )
+    combine = functools.partial(write_all_periods, flags.output, spec.periods, spec.combined_file)
     write_all = functools.partial(write_periods, writers)
     return PreparedRelease(
         spec.requests, directories, spec.release, write_all, source, combine=combine

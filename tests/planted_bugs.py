@@ -291,6 +291,13 @@ a largest degree is believed and not enforced
 users with more partitions than a large kappa are not seen to have more
 - max(self._possible_kappas) + 1
 + max(self._possible_kappas)
+# dp_transforms/engines/survey_kernels.py: releases/test_periods.py
+surveys of all periods have the same noise
+- tape_of = functools.partial(tape_within, named.context, secret.tape)
++ tape_of = secret.tape
+a user counts in a period beyond the kappa of its survey
+- decoded(distinct_pairs(table.filter(is_in), kappa, key))
++ decoded(distinct_pairs(table.filter(is_in)))
 # dp_transforms/mechanisms/users_beyond.py: mechanisms/test_users_beyond.py
 the number of users beyond kappa has half the noise
 - DiscreteLaplace(1 / Fraction(self.epsilon))
@@ -429,8 +436,8 @@ users of other partitions have half of their noise
 + positive_rational("others_epsilon", 2 * self.others_epsilon)
 # dp_transforms/releases/periods.py: beam/test_windowed.py
 each window's list costs what all of them together should
-- each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
-+ each = PrivacyBudget(self.epsilon).epsilon
+- return PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
++ return PrivacyBudget(self.epsilon).epsilon
 a user has as many names in all windows as in one
 - self.periods_per_user * self.max_partitions_per_user,
 + self.max_partitions_per_user,

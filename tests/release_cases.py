@@ -21,6 +21,7 @@ from dp_transforms.releases import (
     ListSpec,
     NamesSpec,
     NodeDegreesSpec,
+    PeriodAllRecordsSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
     UserDegreesSpec,
@@ -67,13 +68,13 @@ class ReleaseCase:
 
 NAMES = functools.partial(NamesSpec.of, epsilon=2, delta=1e-2, max_partitions_per_user=3)
 LIST = ListSpec(partition_mechanism(1, 3))
-PERIODS = {
+UNBOUNDED_PERIODS = {
     "periods": [f"2026-01-0{day}" for day in range(1, 4)],
     "epsilon": 3,
     "max_periods_per_user": 2,
-    "max_partitions_per_user": 3,
     "kind": "day",
 }
+PERIODS = UNBOUNDED_PERIODS | {"max_partitions_per_user": 3}
 GROUPS = GroupsSpec(
     attributes=[Attribute("sex", ("f", "m", "x")), Attribute("day")],
     epsilon_all=1,
@@ -120,6 +121,9 @@ CASES = {
         ListAndNamesSpec(LIST, NAMES("renyi_rounds")), parts=list_and_names
     ),
     "lists by period": ReleaseCase(PeriodListsSpec(**PERIODS), ("day",), "day", each_period),
+    "all records by period": ReleaseCase(
+        PeriodAllRecordsSpec(**UNBOUNDED_PERIODS, max_degree=40), ("day",), "day", each_period
+    ),
     "names by period": ReleaseCase(
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),

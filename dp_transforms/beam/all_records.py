@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -14,9 +14,21 @@ from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
-from dp_transforms.beam.release import ON_ONE_WORKER
+from dp_transforms.beam.release import (
+    ON_ONE_WORKER,
+    histograms_of_lists,
+    in_order,
+    wanted_names,
+)
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.engines.survey_kernels import (
+    NamedSurvey,
+    bounded_by_surveys,
+    degrees_of_lists,
+    survey_of_list,
+    surveyed_list,
+)
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
@@ -117,6 +129,72 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {"epsilon": float(self._spec.cost.epsilon)}
+
+
+def release_surveyed_lists(
+    pairs: beam.PCollection,
+    public: Iterable[str],
+    selected: beam.PCollection | None,
+    of_name: Callable[[str], NamedSurvey],
+    kind: Any,
+    secret: JobSecret,
+    num_buckets: int | None,
+) -> beam.PCollection:
+    """Releases a survey and a list for each wanted name; returns tuples (*label, SurveyedList) in
+    order. The kappas that the surveys choose reach the pairs as a side input.
+
+    Arguments are those of ``release_named_lists``. The pairs that a user has in a list must be in
+    one table.
+    """
+    public = list(public)
+    for named in map(of_name, public):
+        secret.claim(pairs, f"survey within {named.context}")
+    degrees = (
+        pairs
+        | "Degrees" >> beam.FlatMap(degrees_of_lists)
+        | "MergeDegrees" >> beam.CombinePerKey(counting.add_histograms)
+    )
+    survey = functools.partial(_survey_wanted, of_name=of_name, secret=secret)
+    surveys = (
+        {"degrees": degrees, "wanted": wanted_names(pairs.pipeline, public, selected)}
+        | "DegreesOfWanted" >> beam.CoGroupByKey()
+        | "Survey" >> beam.FlatMap(survey)
+    )
+    kappas = surveys | "Kappas" >> beam.MapTuple(lambda name, survey: (name, survey.kappa))
+    bound = functools.partial(bounded_by_surveys, key=secret.key(_BOUND))
+    kept = pairs | "BoundByKappas" >> beam.Map(
+        bound, kappas=beam.pvalue.AsDict(kappas)
+    ).with_output_types(pa.Table)
+    release = functools.partial(_release_surveyed, of_name=of_name, secret=secret)
+    released = (
+        {"histograms": histograms_of_lists(kept, secret, num_buckets), "surveys": surveys}
+        | "OfSurveys" >> beam.CoGroupByKey()
+        | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
+    )
+    return in_order(released, kind)
+
+
+def _survey_wanted(
+    element: tuple[str, Mapping[str, Iterable[Any]]],
+    of_name: Callable[[str], NamedSurvey],
+    secret: JobSecret,
+) -> Iterator[tuple[str, Survey]]:
+    name, parts = element
+    degrees: dict[int, int] = next(iter(parts["degrees"]), {})
+    for _ in parts["wanted"]:
+        yield name, survey_of_list(degrees, of_name(name), secret)
+
+
+def _release_surveyed(
+    element: tuple[str, Mapping[str, Iterable[Any]]],
+    of_name: Callable[[str], NamedSurvey],
+    secret: JobSecret,
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    name, parts = element
+    histogram: dict[int, int] = next(iter(parts["histograms"]), {})
+    for survey in parts["surveys"]:
+        named = of_name(name)
+        yield named.place, (*named.label, surveyed_list(histogram, survey, named, secret))
 
 
 _BOUND = "bound contributions"

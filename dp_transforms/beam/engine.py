@@ -25,7 +25,11 @@ from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
 from dp_transforms.beam.selection import SelectPartitions
 from dp_transforms.beam.submission import run_on_engine, submits
-from dp_transforms.beam.windowed import ReleaseListsByPeriod, SelectPartitionsByPeriod
+from dp_transforms.beam.windowed import (
+    ReleaseAllRecordsByPeriod,
+    ReleaseListsByPeriod,
+    SelectPartitionsByPeriod,
+)
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
 from dp_transforms.engines import progress
@@ -42,6 +46,7 @@ from dp_transforms.releases import (
     ListSpec,
     NamesSpec,
     NodeDegreesSpec,
+    PeriodAllRecordsSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
     ReleaseSpec,
@@ -106,6 +111,9 @@ class OnBeam(Engine):
 
     def lists_by_period(self, spec: PeriodListsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseListsByPeriod, spec)
+
+    def all_records_by_period(self, spec: PeriodAllRecordsSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseAllRecordsByPeriod, spec)
 
     def names_by_period(self, spec: PeriodNamesSpec) -> tuple[beam.PCollection]:
         return self._released(SelectPartitionsByPeriod, spec)

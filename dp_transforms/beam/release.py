@@ -225,25 +225,49 @@ def release_named_lists(
     public = list(public)
     for named_list in map(of_name, public):
         secret.claim(pairs, f"{named_list.context} by {identifier(named_list.mechanism)}")
-    names = [pairs.pipeline | "Public" >> beam.Create(public, reshuffle=False)]
+    release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
+    released = (
+        {
+            "histograms": histograms_of_lists(pairs, secret, num_buckets),
+            "wanted": wanted_names(pairs.pipeline, public, selected),
+        }
+        | "OfWanted" >> beam.CoGroupByKey()
+        | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
+    )
+    return in_order(released, kind)
+
+
+def wanted_names(
+    pipeline: beam.Pipeline, public: Iterable[str], selected: beam.PCollection | None
+) -> beam.PCollection:
+    """Returns (name, None) of each wanted name: see ``release_named_lists``."""
+    names = [pipeline | "Public" >> beam.Create(public, reshuffle=False)]
     if selected is not None:
         of_table = beam.FlatMap(lambda table: table[PARTITION].to_pylist())
         names.append(selected | "Selected" >> of_table)
-    wanted = names | "Names" >> beam.Flatten() | "Wanted" >> beam.Map(lambda name: (name, None))
+    return names | "Names" >> beam.Flatten() | "Wanted" >> beam.Map(lambda name: (name, None))
+
+
+def histograms_of_lists(
+    pairs: beam.PCollection, secret: JobSecret, num_buckets: int | None
+) -> beam.PCollection:
+    """Returns (list, {count: number of partitions}) of each list that has pairs."""
     count = CountDistinctUsers(already_distinct=True, secret=secret, num_buckets=num_buckets)
-    release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
-    merged = (
+    return (
         pairs
         | "Count" >> count
         | "Histograms" >> beam.FlatMap(histograms)
         | "Merge" >> beam.CombinePerKey(counting.add_histograms)
     )
+
+
+def in_order(released: beam.PCollection, kind: Any) -> beam.PCollection:
+    """Returns elements, of the type ``kind``, in the order of their places, from pairs of a place
+    and an element. So the order of lists does not depend on that of the records."""
     return (
-        {"histograms": merged, "wanted": wanted}
-        | "OfWanted" >> beam.CoGroupByKey()
-        | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
-        # Lists are sorted, so that their order does not depend on that of the records. As this
-        # needs a shuffle, later steps are not fused with the one before and do not get its hints.
+        released
+        # As this needs a shuffle, later steps are not fused with the one before and do not get its
+        # hints.
         | "Gather" >> beam.combiners.ToList()
         | "InOrder" >> beam.FlatMap(_in_order).with_output_types(kind)
     )

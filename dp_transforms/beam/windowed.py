@@ -37,6 +37,7 @@ from apache_beam.transforms.trigger import AfterWatermark, DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp, TimestampTypes
 
+from dp_transforms.beam.all_records import release_surveyed_lists
 from dp_transforms.beam.batching import ToTables, objects, parts_of
 from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
 from dp_transforms.beam.pipeline_secret import secret_for
@@ -53,11 +54,13 @@ from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines import list_kernels
+from dp_transforms.engines.survey_kernels import surveys_of_periods
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import MOST_PERIODS
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
-from dp_transforms.releases import PeriodListsSpec, PeriodNamesSpec
+from dp_transforms.releases import PeriodAllRecordsSpec, PeriodListsSpec, PeriodNamesSpec
+from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.releases.base import arguments
 from dp_transforms.runtime.job_secret import JobSecret
 
@@ -107,7 +110,7 @@ class _ByPeriod(ReleaseTransform, beam.PTransform):
         return {
             "periods": len(self.spec.periods),
             "max_periods_per_user": self.spec.periods_per_user,
-            "max_partitions_per_user": self.spec.max_partitions_per_user,
+            "partitions_per_user_and_period": self.spec.partitions_per_period,
         }
 
 
@@ -151,6 +154,41 @@ class ReleaseListsByPeriod(_ByPeriod):
         }
 
 
+class ReleaseAllRecordsByPeriod(_ByPeriod):
+    """Releases a survey and a list for each public period: takes tables, returns (period,
+    SurveyedList).
+
+    All of them together are epsilon-DP, with delta = 0: see ``PeriodAllRecordsSpec``. The survey of
+    a period chooses the kappa of this period. Takes tables as ``ReleaseListsByPeriod`` does.
+
+    Args:
+      periods, epsilon, max_periods_per_user: see ``ReleaseListsByPeriod``.
+      **options: as for ``ReleaseAllRecords``, the same for each period: max_partitions_per_user,
+        max_degree, survey_share, largest_degree, mechanism, secret, num_buckets.
+
+    Attributes:
+      spec: the ``PeriodAllRecordsSpec`` with these arguments.
+
+    Raises:
+      ValueError: as ``ReleaseListsByPeriod`` and ``ReleaseAllRecords``.
+    """
+
+    spec_type = PeriodAllRecordsSpec
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        bounded, secret = self._bounded(tables)
+        lists = surveys_of_periods(self.spec)
+        kind = tuple[str, SurveyedList]
+        return release_surveyed_lists(
+            bounded, lists, None, lists.__getitem__, kind, secret, self._num_buckets
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return super().display_data() | {
+            "epsilon_of_each_period": float(self.spec.of_each.cost.epsilon)
+        }
+
+
 class _ByWindow(ReleaseTransform, beam.PTransform):
     """The common part of the releases by window: names each window, and releases by that name.
 
@@ -167,7 +205,7 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
         start: TimestampTypes,
         stop: TimestampTypes,
         max_windows_per_user: int,
-        max_partitions_per_user: int,
+        max_partitions_per_user: int | None = None,
         **options: Any,
     ):
         super().__init__()
@@ -259,6 +297,41 @@ class ReleaseWindowedLists(_ByWindow):
     """
 
     by_period = ReleaseListsByPeriod
+
+
+class ReleaseWindowedAllRecords(_ByWindow):
+    """Releases a survey and a list for each fixed window: takes records, returns (start,
+    SurveyedList).
+
+    All of them together are epsilon-DP, with delta = 0. ``AllRecordsRelease.of`` turns a
+    ``SurveyedList`` into a value with methods for questions.
+
+    Args:
+      epsilon, start, stop, max_windows_per_user: see ``ReleaseWindowedLists``.
+      **options: as for ``ReleaseAllRecords``, the same for each window. By default the survey of a
+        window chooses kappa.
+
+    Raises:
+      ValueError: as ``ReleaseWindowedLists`` and ``ReleaseAllRecords``.
+
+    >>> visits = [("ann", "home", 5), ("bob", "home", 7), ("bob", "news", 8), ("bob", "home", 70)]
+    >>> with beam.Pipeline() as pipeline:
+    ...     windowed = (
+    ...         pipeline
+    ...         | beam.Create(visits)
+    ...         | beam.Map(lambda v: beam.window.TimestampedValue(v[:2], v[2]))
+    ...         | beam.WindowInto(beam.window.FixedWindows(60))
+    ...     )
+    ...     release = ReleaseWindowedAllRecords(
+    ...         epsilon=400, start=0, stop=120, max_windows_per_user=2, max_degree=3
+    ...     )
+    ...     surveyed = windowed | release
+    ...     _ = surveyed | beam.MapTuple(lambda begin, made: print(begin, list(made.released)))
+    1970-01-01T00:00:00Z [(2, 1), (1, 1)]
+    1970-01-01T00:01:00Z [(1, 1)]
+    """
+
+    by_period = ReleaseAllRecordsByPeriod
 
 
 class SelectPartitionsByPeriod(_ByPeriod):

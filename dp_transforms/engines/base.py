@@ -18,7 +18,11 @@ from dp_transforms.releases.hierarchy import HierarchySpec
 from dp_transforms.releases.list_and_names import ListAndNamesSpec
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.node_degrees import NodeDegreesSpec
-from dp_transforms.releases.periods import PeriodListsSpec, PeriodNamesSpec
+from dp_transforms.releases.periods import (
+    PeriodAllRecordsSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+)
 from dp_transforms.releases.user_degrees import UserDegreesSpec
 
 Collections = tuple[Any, ...]
@@ -59,6 +63,10 @@ class Engine(Protocol):
 
     def lists_by_period(self, spec: PeriodListsSpec) -> Collections:
         """Releases lists by period: pairs of a period's name and its ``ReleasedList``."""
+
+    def all_records_by_period(self, spec: PeriodAllRecordsSpec) -> Collections:
+        """Releases a survey and a list by period: pairs of a period's name and its
+        ``SurveyedList``."""
 
     def names_by_period(self, spec: PeriodNamesSpec) -> Collections:
         """Releases names by period: tables of names with the period in the column ``list``."""

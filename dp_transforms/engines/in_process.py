@@ -27,6 +27,7 @@ from dp_transforms.engines import (
     list_kernels,
     other_users,
     selection_kernels,
+    survey_kernels,
 )
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.local_shuffle import SpillableTables, reduced
@@ -45,6 +46,7 @@ from dp_transforms.releases import (
     ListSpec,
     NamesSpec,
     NodeDegreesSpec,
+    PeriodAllRecordsSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
     UserDegreesSpec,
@@ -53,6 +55,7 @@ from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.releases.hierarchy import Path
 from dp_transforms.releases.name_statements import entries_of
 from dp_transforms.releases.node_degrees import ProjectedList
+from dp_transforms.releases.periods import PeriodSpec
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.threads import map_ahead
 
@@ -191,6 +194,14 @@ class InProcess(Engine):
             released.append((period, self._named(histograms[period], named_list)))
         return (released,)
 
+    def all_records_by_period(
+        self, spec: PeriodAllRecordsSpec
+    ) -> tuple[list[tuple[str, SurveyedList]]]:
+        lists = survey_kernels.surveys_of_periods(spec)
+        with SpillableTables(self._in_periods(spec)) as pairs:
+            surveyed = self._surveyed_lists(pairs, lists)
+        return ([*zip(lists, surveyed, strict=True)],)
+
     def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[pa.Table]]:
         pairs = map(distinct_pairs, self._in_periods(spec))
         selected, *_ = self._selected(pairs, spec.names)
@@ -326,7 +337,7 @@ class InProcess(Engine):
             map(counting.count_pairs, pairs), (PARTITION, COUNT), counting.sum_counts
         )
 
-    def _in_periods(self, spec: PeriodListsSpec | PeriodNamesSpec) -> Iterator[pa.Table]:
+    def _in_periods(self, spec: PeriodSpec) -> Iterator[pa.Table]:
         """Returns the pairs of the records that bounding keeps, each in the list of its period."""
         tables = (list_kernels.in_known_periods(table, spec.periods) for table in self._records())
         bound = list_kernels.bounds_of_periods(spec, self._secret)
@@ -388,6 +399,30 @@ class InProcess(Engine):
             for name, histogram in list_kernels.histograms(counts):
                 histograms[name].update(histogram)
         return histograms
+
+    def _surveyed_lists(
+        self, pairs: SpillableTables, lists: Mapping[str, survey_kernels.NamedSurvey]
+    ) -> list[SurveyedList]:
+        """Releases a survey and a list for each name, in the order of the names, from listed
+        pairs. The pairs that a user has in a list are in one table."""
+        degrees: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+        for degrees_of_table in map_ahead(survey_kernels.degrees_of_lists, pairs):
+            for name, users in degrees_of_table:
+                degrees[name].update(users)
+        surveys = {
+            name: survey_kernels.survey_of_list(degrees[name], named, self._secret)
+            for name, named in lists.items()
+        }
+        bound = functools.partial(
+            survey_kernels.bounded_by_surveys,
+            kappas={name: survey.kappa for name, survey in surveys.items()},
+            key=self._key_of_bound,
+        )
+        histograms = self._histograms(map_ahead(bound, pairs))
+        return [
+            survey_kernels.surveyed_list(histograms[name], surveys[name], named, self._secret)
+            for name, named in lists.items()
+        ]
 
     def _list(self, counts: Tables, mechanism: PartitionMechanism) -> ReleasedList:
         """Releases the only list, from the numbers of users of partitions."""

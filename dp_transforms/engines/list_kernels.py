@@ -34,9 +34,9 @@ from dp_transforms.releases import (
     Attribute,
     GroupsSpec,
     PeriodListsSpec,
-    PeriodNamesSpec,
 )
 from dp_transforms.releases.lists import ALL_USERS
+from dp_transforms.releases.periods import PeriodSpec
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
@@ -76,12 +76,12 @@ def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
     return table.filter(pc.is_in(names, value_set=pa.array(periods, pa.string())))
 
 
-def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret) -> Reduce:
+def bounds_of_periods(spec: PeriodSpec, secret: JobSecret) -> Reduce:
     """Returns ``bound_periods`` with the bounds of a specification and the keys of a secret."""
     return functools.partial(
         bound_periods,
         most_periods=spec.periods_per_user,
-        at_most=spec.max_partitions_per_user,
+        at_most=spec.partitions_per_period,
         period_key=secret.key("periods of users"),
         key=secret.key("bound contributions"),
     )

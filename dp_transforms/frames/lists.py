@@ -14,14 +14,16 @@ from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.releases import (
-    AllRecordsRelease,
     AllRecordsSpec,
     ListRelease,
     ListSpec,
+    PeriodAllRecordsSpec,
     PeriodListsSpec,
     Releases,
 )
 from dp_transforms.releases.base import time_entry
+from dp_transforms.releases.list_and_names import list_release
+from dp_transforms.releases.periods import PeriodSpec
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
 
 
@@ -82,46 +84,39 @@ def release(
     >>> release.to_arrow().select(["rank", "frequency"]).to_pydict()
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
-    if max_partitions_per_user is None or survey:
-        return _release_all_records(
-            epsilon,
-            max_partitions_per_user,
-            survey,
-            largest_degree,
-            mechanism,
-            session,
-            secret,
-            RecordArguments(data, user, partition, drop_nulls),
+    spec: ListSpec | AllRecordsSpec
+    if _surveys(max_partitions_per_user, survey, largest_degree):
+        spec = AllRecordsSpec(
+            epsilon=epsilon,
+            max_partitions_per_user=max_partitions_per_user,
+            survey_share=_survey_share(survey),
+            mechanism=mechanism,
+            largest_degree=largest_degree,
         )
-    if largest_degree is not None:
-        raise ValueError("largest_degree goes with a survey: give survey=True, or leave it out")
-    spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
+    else:
+        spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,),), statement = run_spec(spec, session, secret, records)
-    return ListRelease(released, statement)
+    return list_release(released, statement)
 
 
-def _release_all_records(
-    epsilon: Number,
-    max_partitions_per_user: int | None,
-    survey: bool | Number | None,
-    largest_degree: int | None,
-    mechanism: str,
-    session: Payer | None,
-    secret: JobSecret | None,
-    records: RecordArguments,
-) -> AllRecordsRelease:
-    if survey is False:
-        raise ValueError("survey=False goes with max_partitions_per_user, which is not given")
-    spec = AllRecordsSpec(
-        epsilon=epsilon,
-        max_partitions_per_user=max_partitions_per_user,
-        survey_share=None if survey is True else survey,
-        mechanism=mechanism,
-        largest_degree=largest_degree,
-    )
-    ((surveyed,),), statement = run_spec(spec, session, secret, records)
-    return AllRecordsRelease.of(surveyed, statement | surveyed.entries)
+def _surveys(
+    max_partitions_per_user: int | None, survey: bool | Number | None, largest_degree: int | None
+) -> bool:
+    """Returns whether a release has a survey. Raises a ValueError if other arguments need one that
+    it does not have, or cannot do without the one that they refuse."""
+    if max_partitions_per_user is None:
+        if survey is False:
+            raise ValueError("survey=False goes with max_partitions_per_user, which is not given")
+        return True
+    if not survey and largest_degree is not None:
+        raise ValueError("largest_degree goes with a survey: give survey=True, or leave it out")
+    return bool(survey)
+
+
+def _survey_share(survey: bool | Number | None) -> Number | None:
+    """Returns the survey's part of epsilon; None if its first rounds are to choose it."""
+    return None if survey is True else survey
 
 
 @hiding_originals
@@ -166,7 +161,8 @@ def release_counts(
     return ListRelease(released, spec.statement(None, bounded_by_job=False) | about)
 
 
-def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:
+def _list_spec(epsilon: Number, max_partitions_per_user: int | None, mechanism: str) -> ListSpec:
+    """Returns the specification of a list. Raises a ValueError if kappa is None."""
     max_partitions = positive_integer("max_partitions_per_user", max_partitions_per_user)
     return ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
 
@@ -182,7 +178,9 @@ def release_by_period(
     periods: str,
     epsilon: Number,
     max_periods_per_user: int,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
+    survey: bool | Number | None = None,
+    largest_degree: int | None = None,
     mechanism: str = AUTO,
     drop_nulls: bool = False,
     session: Payer | None = None,
@@ -193,6 +191,8 @@ def release_by_period(
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
         errors.
+      max_partitions_per_user, survey, largest_degree: see ``release``; they hold for each period,
+        which has a survey of its own.
       time: the column of dates, timestamps, or text such as 2026-01-31 23:59. Timestamps of a time
         zone count in UTC, text as it is written.
       period: "hour", "day", "week" or "month".
@@ -200,11 +200,12 @@ def release_by_period(
         without looking at the records. Records of other days are left out, also in a first or last
         week, or month, that has other days too.
       epsilon: the cost of all lists together; each costs epsilon / max_periods_per_user.
-      max_periods_per_user: the most periods in which one user counts, chosen at random.
-      max_partitions_per_user: the most partitions in which one user counts in each period.
+      max_periods_per_user: the most periods in which one user counts, chosen at random. With
+        surveys, answers are about all records of these periods of each user.
 
     Returns:
-      A mapping from the name of every period, even one without records, to its ``ListRelease``.
+      A mapping from the name of every period, even one without records, to its ``ListRelease``;
+      with surveys, to its ``AllRecordsRelease``.
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 2, 1], "page": ["a", "a", "b"], "when": ["2026-01-01"] * 3}
@@ -216,20 +217,27 @@ def release_by_period(
     >>> {day: list(release.released) for day, release in days.items()}
     {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
     """
-    spec = PeriodListsSpec(
-        periods=period_names(period, periods),
-        epsilon=epsilon,
-        max_periods_per_user=max_periods_per_user,
-        max_partitions_per_user=max_partitions_per_user,
-        mechanism=mechanism,
-        kind=period,
-        span=periods,
-    )
+    options: dict[str, Any] = {
+        "periods": period_names(period, periods),
+        "epsilon": epsilon,
+        "max_periods_per_user": max_periods_per_user,
+        "max_partitions_per_user": max_partitions_per_user,
+        "mechanism": mechanism,
+        "kind": period,
+        "span": periods,
+    }
+    spec: PeriodSpec
+    if _surveys(max_partitions_per_user, survey, largest_degree):
+        spec = PeriodAllRecordsSpec(
+            **options, survey_share=_survey_share(survey), largest_degree=largest_degree
+        )
+    else:
+        spec = PeriodListsSpec(**options)
     records = RecordArguments(
         data, user, partition, drop_nulls, time=time, period=period, span=periods
     )
     (lists,), statement = run_spec(spec, session, secret, records)
     return Releases(
-        {name: ListRelease(released, statement | {"period": name}) for name, released in lists},
+        {name: list_release(released, statement | {"period": name}) for name, released in lists},
         period,
     )

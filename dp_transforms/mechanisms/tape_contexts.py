@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.identifier import identifier
+from dp_transforms.mechanisms.randomness import RandomTape
 
 FREQUENCY_LIST = "frequency list"
 USER_DEGREES = "user degrees"
@@ -70,6 +71,12 @@ def purpose_of_group(depth: int, path: Sequence[str]) -> str:
 def purpose_of_level(depth: int) -> str:
     """Returns the purpose of all lists of one level of a hierarchy."""
     return f"lists of level {depth} of a hierarchy"
+
+
+def tape_within(purpose: str, tape_of: Callable[[str], RandomTape], context: str) -> RandomTape:
+    """Returns the tape of a context within a purpose. So releases that make the same contexts get
+    independent tapes: the surveys of several lists, each within the purpose of its list."""
+    return tape_of(f"{purpose}, {context}")
 
 
 def _context(purpose: str, content: bytes, mechanism: Any) -> str:

@@ -18,6 +18,7 @@ from dp_transforms.releases.list_and_names import ListAndNamesSpec as ListAndNam
 from dp_transforms.releases.names import NamesRelease as NamesRelease
 from dp_transforms.releases.names import NamesSpec as NamesSpec
 from dp_transforms.releases.node_degrees import NodeDegreesSpec as NodeDegreesSpec
+from dp_transforms.releases.periods import PeriodAllRecordsSpec as PeriodAllRecordsSpec
 from dp_transforms.releases.periods import PeriodListsSpec as PeriodListsSpec
 from dp_transforms.releases.periods import PeriodNamesSpec as PeriodNamesSpec
 from dp_transforms.releases.series import Releases as Releases

@@ -87,9 +87,15 @@ from dp_transforms.releases.base import (
     amount_entries,
 )
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.lists import list_guarantee, list_tables, parse_lists, read_lists
+from dp_transforms.releases.lists import (
+    COORDINATES_KEY,
+    list_guarantee,
+    list_tables,
+    parse_lists,
+    read_lists,
+)
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words
+from dp_transforms.reports.phrases import NO_WORDS, Words, of_periods
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -175,6 +181,35 @@ def surveyed_entries(released: Iterable[SurveyedList]) -> Statement:
     """Returns the part of the statement that follows from the survey."""
     (surveyed,) = released
     return surveyed.entries
+
+
+def before_survey(statement: Mapping[str, Any]) -> Statement:
+    """Returns the entries of a statement that do not follow from its survey. They are those that
+    all of several releases share, if each has a survey. A statement without a survey is returned
+    as it is."""
+    if SURVEY not in statement:
+        return dict(statement)
+    follows = {*_FOLLOWS}
+    if statement["max_partitions_per_user_is"] == CHOSEN:
+        follows.add("max_partitions_per_user")
+    shared = {name: value for name, value in statement.items() if name not in follows}
+    survey = dict(statement[SURVEY])
+    for name in amount_entries("epsilon", Fraction(1)):
+        survey.pop(name, None)
+    return shared | {SURVEY: survey}
+
+
+_FOLLOWS = (
+    "mechanism",
+    "sensitivity",
+    "rate",
+    "rate_exact",
+    "base_2",
+    COORDINATES_KEY,
+    BEYOND,
+    "list",
+)
+"""The entries of a statement that follow from its survey, besides kappa if it was chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -467,7 +502,7 @@ class AllRecordsRelease(ListRelease):
     def _summary(self) -> list[str]:
         (of_all,), (of_kept,) = super()._summary(), self.bounded._summary()
         return [
-            f"All records: {of_all}",
+            f"All records{of_periods(self.statement)}: {of_all}",
             f"Kept by bounding ({float(self.kept_share().value):.0%} of all): {of_kept}",
         ]
 

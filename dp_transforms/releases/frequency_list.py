@@ -322,11 +322,17 @@ def _period_words(statement: Mapping[str, Any]) -> str:
     if "periods" not in statement:
         return ""
     periods, period = statement["periods"], statement.get("period")
+    about_others = ""
+    if "survey" in statement:
+        about_others = (
+            f" If a user has records in more {periods['of']}s, those of the others are in no list, "
+            "and in no number of all records."
+        )
     which = f"This is the list of {period}; there is a list" if period else "These are the lists"
     return (
         f" {which} of {span_of(periods)}. The bound on partitions is for each list. A user counts "
         f"in at most {periods['max_periods_per_user']} of these lists, chosen at random, so all "
-        f"lists together cost epsilon = {amount(periods['epsilon_of_all'])}."
+        f"lists together cost epsilon = {amount(periods['epsilon_of_all'])}.{about_others}"
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import glob
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dp_transforms.budget import PrivacyBudget
@@ -14,6 +16,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     ALL_PERIODS_FILE,
+    ALL_RECORDS_FILE,
     FREQUENCIES_FILE,
     MOST_PERIODS,
     PARTITIONS_FILE,
@@ -32,6 +35,13 @@ from dp_transforms.files.release_files import (
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
+from dp_transforms.releases.all_records import (
+    AllRecordsSpec,
+    before_survey,
+    surveyed_entries,
+    surveyed_tables,
+)
 from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement, amount_entries
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.lists import list_tables
@@ -46,12 +56,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PeriodSpec(ReleaseSpec):
-    """What specifications of lists and of names in periods have in common."""
+class PeriodSpec(ReleaseSpec):
+    """Specifies what is released for each public period. Subclasses say what it is."""
 
     periods: Sequence[str]
     max_periods_per_user: int
-    max_partitions_per_user: int
     epsilon: Number
     kind: str = "period"
     span: str | None = None
@@ -67,7 +76,21 @@ class _PeriodSpec(ReleaseSpec):
                 f"there must be 1 to {MOST_PERIODS:,} different periods, as text, got {number:,}"
             )
         positive_integer("max_periods_per_user", self.max_periods_per_user)
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+
+    @property
+    @abc.abstractmethod
+    def partitions_per_period(self) -> int:
+        """Returns how many partitions of each user are kept in each period."""
+
+    @property
+    def combined_file(self) -> str:
+        """Returns the name of the table that one file shows for all periods."""
+        return self.tables.file_name
+
+    @property
+    def epsilon_of_each(self) -> Fraction:
+        """Returns the cost of one period, if each is released by itself."""
+        return PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
 
     @property
     def periods_per_user(self) -> int:
@@ -101,22 +124,29 @@ class _PeriodSpec(ReleaseSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodListsSpec(_PeriodSpec):
+class PeriodListsSpec(PeriodSpec):
     """Specifies a list for each public period. Arguments are those of ``ReleaseListsByPeriod``."""
 
     tables = ReleasedTables(FREQUENCIES_FILE, list_tables)
 
+    max_partitions_per_user: int
     mechanism: str = AUTO
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         _ = self.of_each
+
+    @property
+    def partitions_per_period(self) -> int:
+        return self.max_partitions_per_user
 
     @functools.cached_property
     def of_each(self) -> PartitionMechanism:
         """Returns the mechanism of each period's list."""
-        each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
-        return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
+        return partition_mechanism(
+            self.epsilon_of_each, self.max_partitions_per_user, self.mechanism
+        )
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -135,12 +165,77 @@ class PeriodListsSpec(_PeriodSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodNamesSpec(_PeriodSpec):
+class PeriodAllRecordsSpec(PeriodSpec):
+    """Specifies a survey and a list for each public period. Other arguments than those of
+    ``PeriodListsSpec`` are those of ``AllRecordsSpec``.
+
+    Privacy. Neighbouring data differ by all records of one user, in any periods. The user's own
+    records alone decide in which periods, at most w of them, the user counts. The release of each
+    of these periods, survey and list together, is (epsilon / w)-DP: see ``all_records``, whose
+    argument holds for the records of one period. The releases of all other periods have the same
+    input, and each release has random numbers of its own. So all periods together are epsilon-DP.
+    The kappa of a period follows from the survey of this period alone.
+    """
+
+    tables = ReleasedTables(FREQUENCIES_FILE, surveyed_tables, surveyed_entries)
+
+    max_partitions_per_user: int | None = None
+    survey_share: Number | None = None
+    mechanism: str = AUTO
+    max_degree: int = MAX_DEGREE
+    largest_degree: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.of_each
+
+    @functools.cached_property
+    def of_each(self) -> AllRecordsSpec:
+        """Returns the specification of each period's release."""
+        return AllRecordsSpec(
+            epsilon=self.epsilon_of_each,
+            max_partitions_per_user=self.max_partitions_per_user,
+            survey_share=self.survey_share,
+            mechanism=self.mechanism,
+            max_degree=self.max_degree,
+            largest_degree=self.largest_degree,
+        )
+
+    @property
+    def partitions_per_period(self) -> int:
+        return self.of_each.most_partitions
+
+    @property
+    def combined_file(self) -> str:
+        return ALL_RECORDS_FILE
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        request = Request(
+            f"survey and frequency list of each {self.kind}", Cost(PrivacyBudget(self.epsilon))
+        )
+        return (request,)
+
+    @property
+    def about(self) -> Statement:
+        whole = PrivacyBudget(self.epsilon).epsilon
+        return super().about | amount_entries("epsilon_of_all", whole)
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.all_records_by_period(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        return self.of_each.guarantee(bounded_by_job)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodNamesSpec(PeriodSpec):
     """Specifies names in each public period. Arguments are those of
     ``SelectPartitionsByPeriod``."""
 
     tables = ReleasedTables(PARTITIONS_FILE, name_tables)
 
+    max_partitions_per_user: int
     delta: Number
     strategy: str = AUTO
     noisy_counts: bool = False
@@ -150,7 +245,12 @@ class PeriodNamesSpec(_PeriodSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         _ = self.names
+
+    @property
+    def partitions_per_period(self) -> int:
+        return self.max_partitions_per_user
 
     @functools.cached_property
     def names(self) -> NamesSpec:
@@ -251,7 +351,7 @@ def read(
     if not paths:
         return None
     with as_malformed(directory, "a release for each period"):
-        statement = read_statement(min(paths).removesuffix(PRIVACY_FILE))
+        statement = before_survey(read_statement(min(paths).removesuffix(PRIVACY_FILE)))
         if "periods" not in statement:
             return None
         periods = statement["periods"]
@@ -259,7 +359,8 @@ def read(
         names = period_names(periods["of"], f"{first}..{last}")
         releases = {name: read_period(join(directory, name)) for name in names}
         if any(
-            release.statement != statement | {"period": name} for name, release in releases.items()
+            before_survey(release.statement) != statement | {"period": name}
+            for name, release in releases.items()
         ):
             # Releases of several jobs cost more together than any statement of them says.
             raise InputError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.releases import series_page
+from dp_transforms.releases.all_records import before_survey
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.frequency_list import statement_words as list_words
 from dp_transforms.releases.names_page import names_words
@@ -31,8 +32,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     def __init__(self, lists: Mapping[Any, Any], kind: str):
         self._lists, self.kind = dict(lists), kind
-        first = next(iter(self._lists.values())).statement if lists else {}
-        self.statement = {name: value for name, value in first.items() if name != "period"}
+        self.statement = _joint_statement([release.statement for release in self.values()])
 
     def __getitem__(self, name: Any) -> Any:
         return self._lists[name]
@@ -122,6 +122,17 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
             names = (number, f"{number}, low", f"{number}, high")
             columns |= columns_of_estimates(names, self.series(number).estimates)
         return columns
+
+
+def _joint_statement(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what the statements of releases that were made together share. If each has a survey,
+    the entry about the mechanism names all mechanisms that were used."""
+    if not statements:
+        return {}
+    joint = before_survey(statements[0])
+    joint.pop("period", None)
+    mechanisms = dict.fromkeys(statement["mechanism"] for statement in statements)
+    return joint | {"mechanism": " or the ".join(mechanisms)}
 
 
 @dataclass(frozen=True, repr=False)

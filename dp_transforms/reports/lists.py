@@ -24,7 +24,7 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.reports import page
-from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, some, wording
+from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, of_periods, some, wording
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,11 +93,12 @@ def all_records_page(release: AllRecordsRelease, words: Words) -> page.Page:
         about = f"The same numbers of the records that bounding kept{terms.bound}."
         content += page.section("What bounding kept", about, rows)
     kept = page.share_text(release.kept_share())
-    intro = f"""{terms.total.capitalize()} {terms.things}: these are estimates of all records.
-They follow from a list of the records that bounding kept{terms.bound}, and from a survey of how
-many {terms.things} {terms.users} have. By a model, the survey says that this is about {kept} of all
-pairs. The intervals hold for all records, over the noise of both releases. The release does not say
-which {terms.things}."""
+    of_which = of_periods(release.statement)
+    intro = f"""{terms.total.capitalize()} {terms.things}: these are estimates of all
+records{of_which}. They follow from a list of the records that bounding kept{terms.bound}, and
+from a survey of how many {terms.things} {terms.users} have. By a model, the survey says that this
+is about {kept} of all pairs. The intervals hold for all of these records, over the noise of both
+releases. The release does not say which {terms.things}."""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
     return page.document(terms.title, words, content, {"": release}), pictures
 

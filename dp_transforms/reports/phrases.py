@@ -95,11 +95,7 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
     user, users = _numbers(words.users)
     bound = ""
     if drops_records(statement):
-        kappa, periods = statement["max_partitions_per_user"], statement.get("periods", {})
-        kappa = periods.get("max_partitions_per_user_and_period", kappa)
-        bound = f", of at most {some(kappa, thing, things)} of each {user}"
-        if periods:
-            bound += f" in each of at most {some(periods['max_periods_per_user'], periods['of'])}"
+        bound = _bound_wording(statement, thing, things, user)
     names = [words.about] if words.about else columns
     # A list without any names of columns may be one of passwords.
     guessing = not names or any("pass" in name.lower() or name.lower() == "pin" for name in names)
@@ -114,6 +110,29 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
         guessing=guessing,
         bound=bound,
     )
+
+
+def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: str) -> str:
+    """Returns ``Wording.bound`` of a statement about records that may have been dropped."""
+    periods = statement.get("periods", {})
+    if "max_partitions_per_user" not in statement:
+        # These are several lists with a survey of each: their numbers are about all records.
+        return of_periods(statement) and f",{of_periods(statement)}"
+    kappa = statement["max_partitions_per_user"]
+    kappa = periods.get("max_partitions_per_user_and_period", kappa)
+    bound = f", of at most {some(kappa, thing, things)} of each {user}"
+    if periods:
+        bound += f" in each of at most {some(periods['max_periods_per_user'], periods['of'])}"
+    return bound
+
+
+def of_periods(statement: Mapping[str, Any]) -> str:
+    """Returns which records count in releases by period, such as " of at most 2 days of each user",
+    or an empty text if the release is not by period."""
+    if "periods" not in statement:
+        return ""
+    periods = statement["periods"]
+    return f" of at most {some(periods['max_periods_per_user'], periods['of'])} of each user"
 
 
 def _degree_wording(statement: Mapping[str, Any], words: Words) -> Wording:
@@ -215,6 +234,13 @@ def bound_words(statement: Mapping[str, Any]) -> str:
         )
     if "degree" in statement:
         return "Self-loops were dropped, and repeated edges counted once."
+    if "max_partitions_per_user" not in statement:
+        return (
+            "In each list, each user counts in at most as many partitions as a survey of this list "
+            "chose, drawn at random; the job that made these releases enforced it. The survey, of "
+            "how many partitions users have, took a part of the list's epsilon, and tells what "
+            "that drops. Numbers of all records are estimates from the lists and the surveys."
+        )
     kappa = statement["max_partitions_per_user"]
     counts = f"Each user counts in at most {some(kappa, 'partition')}"
     if "in each round" in statement["max_partitions_per_user_is"]:

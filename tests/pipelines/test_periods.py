@@ -62,6 +62,30 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys, failu
     failure(FAILURE, "out holds periods of several jobs", show.main, [f"{tmp_path}/out"])
 
 
+def test_without_kappa_each_period_has_a_survey(tmp_path, capsys, failure):
+    (tmp_path / "records.csv").write_text(VISITS)
+    book = Ledger.create(tmp_path / "book.ledger", 200)
+    exact = ("--epsilon=100", "--survey_share=0.5", f"--ledger={book.path}")
+    undeclared = {flag: value for flag, value in PERIODS.items() if "partitions" not in flag}
+    flags = job_flags(tmp_path, *flags_over(undeclared, *exact))
+    assert release_frequency_list.main(flags) == SUCCESS
+    assert book.remaining().epsilon == 100
+    out, day = tmp_path / "out", "2026-01-06"
+    files = {file.name for file in (out / day).iterdir()}
+    tables = {"all_records.csv", "survey_of_degrees.csv"}
+    assert files == tables | {"privacy.json", "released_frequencies.csv"}
+    # The file of all periods has the estimates of all records.
+    combined = (out / "all_periods.csv").read_text().splitlines()
+    assert combined == [
+        "period,frequency,multiplicity", "2026-01-05,1,1", "2026-01-06,2,1", "2026-01-07,1,1"
+    ]  # fmt: skip
+    capsys.readouterr()
+    assert show.main([str(out)]) == SUCCESS
+    shown = capsys.readouterr().out
+    assert "partitions, low" in shown and "as many partitions as a survey of this list" in shown
+    failure(FAILURE, "--report is for one list", release_frequency_list.main, [*flags, "--report"])
+
+
 def test_a_rerun_writes_the_file_of_all_periods_that_a_killed_job_has_not(tmp_path, capsys):
     (tmp_path / "records.csv").write_text(VISITS)
     book = Ledger.create(tmp_path / "book.ledger", 100)

@@ -46,6 +46,7 @@ JOBS = {
     "list on Beam": ("release", *BOUND, "--epsilon=1", "--runner=DirectRunner"),
     "list in Parquet": ("release", *BOUND, "--epsilon=1", "--output_format=parquet"),
     "lists of periods": ("release", *BOUND, *PERIODS, "--epsilon=2"),
+    "lists of all records of periods": ("release", *RECORDS, *PERIODS, "--epsilon=4"),
     "names": ("select", *BOUND, "--epsilon=2", "--delta=1e-2", "--strategy=optimal"),
     "names with counts": (
         "select", *BOUND, "--epsilon=4", "--delta=1e-2", "--strategy=laplace", "--noisy_counts"
