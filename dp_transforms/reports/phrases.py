@@ -234,30 +234,35 @@ def bound_words(statement: Mapping[str, Any]) -> str:
         )
     if "degree" in statement:
         return "Self-loops were dropped, and repeated edges counted once."
-    if "max_partitions_per_user" not in statement:
-        return (
-            "In each list, each user counts in at most as many partitions as a survey of this list "
-            "chose, drawn at random; the job that made these releases enforced it. The survey, of "
-            "how many partitions users have, took a part of the list's epsilon, and tells what "
-            "that drops. Numbers of all records are estimates from the lists and the surveys."
-        )
+    if "survey" in statement:
+        return _survey_words(statement)
     kappa = statement["max_partitions_per_user"]
     counts = f"Each user counts in at most {some(kappa, 'partition')}"
     if "in each round" in statement["max_partitions_per_user_is"]:
         counts += " in each round"
-    if "survey" in statement:
-        epsilon = amount(statement["survey"]["epsilon"])
-        return (
-            f"{counts} of the list, chosen at random; the job that made this release enforced it. "
-            f"A survey of how many partitions users have, for epsilon = {epsilon} of the whole, "
-            "tells what that drops. Numbers of all records are estimates from the list and the "
-            "survey."
-        )
     if not drops_records(statement):
         return f"{counts}; this is the publisher's declaration about the data."
     return (
         f"{counts}, chosen at random; the job that made this release enforced it. If users have "
         "more, numbers of partitions, totals and counts are lower here than in all records."
+    )
+
+
+def _survey_words(statement: Mapping[str, Any]) -> str:
+    """Returns ``bound_words`` of a list with a survey, or of several lists with a survey of
+    each."""
+    counts = "In each list, each user counts in at most as many partitions as its survey chose"
+    if "max_partitions_per_user" in statement:
+        kappa = statement["max_partitions_per_user"]
+        counts = f"Each user counts in at most {some(kappa, 'partition')} of the list"
+    survey = "A survey of each list, of how many partitions users have, took a part of its epsilon"
+    if "epsilon" in statement["survey"]:
+        epsilon = amount(statement["survey"]["epsilon"])
+        survey = f"A survey of how many partitions users have took epsilon = {epsilon} of the whole"
+    return (
+        f"{counts}, chosen at random; the job that made this release enforced it. {survey}; it "
+        "tells what bounding drops. Numbers of all records are estimates from the list and the "
+        "survey."
     )
 
 

@@ -156,7 +156,7 @@ def test_periods_with_surveys_are_saved_and_read_as_those_of_one_job(tmp_path):
     read = dp.load(tmp_path / "out")
     assert read.statement == released.statement and repr(read) == repr(released)
     assert read.privacy == released.privacy
-    assert "as many partitions as a survey of this list chose" in read.privacy
+    assert "as many partitions as its survey chose" in read.privacy
     assert "of at most 2 days of each user" in repr(read[DAYS[0]])
     assert "max_partitions_per_user" not in read.statement
     # A day of another job costs more than any statement says.
@@ -175,6 +175,7 @@ def test_a_bound_may_be_declared_beside_the_surveys():
     for release in released.values():
         assert release.kappa == 2 and release.statement["survey"]["epsilon_exact"] == "0.25"
     assert released.statement["max_partitions_per_user"] == 2
+    assert "at most 2 partitions of the list" in released.privacy
     with pytest.raises(ValueError, match="survey=False goes with max_partitions_per_user"):
         dp.release_by_period(
             DATA, **COLUMNS, **SPAN, epsilon=3, max_periods_per_user=3, survey=False
