@@ -9,6 +9,7 @@ from .beam.contributions import DeclareBounded as DeclareBounded
 from .beam.degrees import CountDegrees as CountDegrees
 from .beam.degrees import CountProjectedDegrees as CountProjectedDegrees
 from .beam.degrees import ReleaseNodeDegrees as ReleaseNodeDegrees
+from .beam.grouped import ReleaseGroupedAllRecords as ReleaseGroupedAllRecords
 from .beam.grouped import ReleaseGroupedLists as ReleaseGroupedLists
 from .beam.hierarchy import ReleaseHierarchy as ReleaseHierarchy
 from .beam.reading import FromFrame as FromFrame
@@ -44,6 +45,7 @@ from .releases.comparison import compare as compare
 from .releases.directory import load as load
 from .releases.frequency_list import ListRelease as ListRelease
 from .releases.groups import Attribute as Attribute
+from .releases.grouped_all_records import GroupAllRecordsReleases as GroupAllRecordsReleases
 from .releases.groups import GroupReleases as GroupReleases
 from .releases.hierarchy import HierarchyReleases as HierarchyReleases
 from .releases.list_and_names import ListAndNames as ListAndNames

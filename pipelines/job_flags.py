@@ -333,6 +333,24 @@ def _formats_by_name(flags: argparse.Namespace) -> list[str]:
     return []
 
 
+def add_survey_flags(privacy: argparse._ArgumentGroup) -> None:
+    """Adds the flags about the survey of a release that needs no kappa."""
+    privacy.add_argument(
+        "--survey_share",
+        type=proportion,
+        metavar="PART",
+        help="the survey's part of epsilon (by default 1/20 to 2/5 of it, by its first rounds); "
+        "with --max_partitions_per_user, a survey is made only if this is given",
+    )
+    privacy.add_argument(
+        "--largest_degree",
+        type=positive_integer,
+        metavar="N",
+        help="a public number of partitions that no user is thought to exceed; intervals about all "
+        "records then have an upper end. It is enforced. Needs a survey",
+    )
+
+
 def add_period_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a release for each period."""
     periods = parser.add_argument_group("a release for each period (optional)")

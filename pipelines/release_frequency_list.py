@@ -69,20 +69,7 @@ def make_parser() -> JobParser:
         "--frequency_list, "
         "the most partitions in which one user is counted (default there: 1)",
     )
-    privacy.add_argument(
-        "--survey_share",
-        type=job_flags.proportion,
-        metavar="PART",
-        help="the survey's part of epsilon (by default 1/20 to 2/5 of it, by its first rounds); "
-        "with --max_partitions_per_user, a survey is made only if this is given",
-    )
-    privacy.add_argument(
-        "--largest_degree",
-        type=job_flags.positive_integer,
-        metavar="N",
-        help="a public number of partitions that no user is thought to exceed; intervals about all "
-        "records then have an upper end. It is enforced. Needs a survey",
-    )
+    job_flags.add_survey_flags(privacy)
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
         "--epsilon", type=job_flags.epsilon, help="what the release costs; smaller is more private"

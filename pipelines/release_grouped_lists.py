@@ -12,11 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.files.filenames import LISTS_FILE
+from dp_transforms.files.filenames import ALL_RECORDS_FILE, GROUP_SURVEYS_FILE, LISTS_FILE
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
-from dp_transforms.releases import Attribute, GroupsSpec
+from dp_transforms.releases import Attribute, GroupAllRecordsSpec, GroupsSpec
+from dp_transforms.releases.groups import GroupedSpec
 from pipelines import job_flags
-from pipelines.command_line import JobParser, require, warn, warn_of_delta
+from pipelines.command_line import JobParser, refuse, require, warn, warn_of_delta
 from pipelines.release_job import PreparedRelease, release_command, release_of
 
 LARGE_ERROR = 0.1
@@ -24,7 +27,9 @@ LARGE_ERROR = 0.1
 _EPILOG = f"""\
 The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: in this
 group, multiplicity partitions have frequency users each) and privacy.json (the guarantee). Rows
-about all users have neither attribute nor group. An empty list has one row, with 0,0.
+about all users have neither attribute nor group. An empty list has one row, with 0,0. Without
+--max_partitions_per_user, it also receives {GROUP_SURVEYS_FILE} and {ALL_RECORDS_FILE}:
+a survey of each list, and the estimated list of all records, which follows from both.
 
 A user with several values of an attribute counts in one of these groups, chosen at random. A user
 counts in no group without a value, or if the value is not among --groups.
@@ -73,8 +78,10 @@ def make_parser() -> JobParser:
     privacy = job_flags.add_release_flags(
         parser,
         delta=". All of it is for the names of groups",
-        max_partitions="keep at most KAPPA partitions of each user, chosen at random",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random; by default a "
+        "survey of each list chooses it, and numbers are about all records",
     )
+    job_flags.add_survey_flags(privacy)
     privacy.add_argument(
         "--epsilon_all", type=job_flags.epsilon, help="what the list of all users costs"
     )
@@ -95,7 +102,7 @@ def make_parser() -> JobParser:
 @release_command(make_parser)
 def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "user_column", "partition_column", "group_by")
-    require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
+    require(flags, "epsilon_all", "epsilon_groups", "output")
     # Parameters are checked before files are opened.
     spec = _spec(flags)
     for warning in warnings_of_small_groups(spec, _sizes(flags, spec.attributes)):
@@ -104,12 +111,12 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     return release_of(flags, spec, source, whole=spec.cost)
 
 
-def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:
+def warnings_of_small_groups(spec: GroupedSpec, sizes: dict[str, list[int]]) -> Iterator[str]:
     """Yields a warning for each group whose list would be mostly noise, by its public size.
 
     The expected error is that for a Zipf list of as many users, as in ``pipelines.plan``.
     """
-    mechanism = spec.for_group
+    mechanism = _least_noise(spec)
     for attribute in spec.attributes:
         given = sizes.get(attribute.name, [])
         for group, users in zip(attribute.groups or (), given, strict=False):
@@ -124,7 +131,15 @@ def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> I
                 )
 
 
-def _spec(flags: argparse.Namespace) -> GroupsSpec:
+def _least_noise(spec: GroupedSpec) -> PartitionMechanism:
+    """Returns the mechanism of each group's list. If a survey chooses kappa, it is the mechanism
+    that would have the least noise: kappa 1, at all of the group's epsilon."""
+    if isinstance(spec, GroupsSpec):
+        return spec.for_group
+    return partition_mechanism(spec.of_attribute.epsilon, 1)
+
+
+def _spec(flags: argparse.Namespace) -> GroupedSpec:
     """Returns the specification of the release that the flags ask for."""
     public = _by_attribute("groups", flags.groups, flags.group_by)
     selected = [name for name in flags.group_by if name not in public]
@@ -138,14 +153,20 @@ def _spec(flags: argparse.Namespace) -> GroupsSpec:
         raise ValueError(f"--{given[0]} is to select groups, but all of them are public")
     if selected:
         warn_of_delta(flags.delta)
-    return GroupsSpec(
-        attributes=[Attribute(name, public.get(name)) for name in flags.group_by],
-        epsilon_all=flags.epsilon_all,
-        epsilon_groups=flags.epsilon_groups,
-        max_partitions_per_user=flags.max_partitions_per_user,
-        selection=PrivacyBudget(flags.epsilon_selection, flags.delta) if selected else None,
-        mechanism=flags.mechanism,
-    )
+    options: dict[str, Any] = {
+        "attributes": [Attribute(name, public.get(name)) for name in flags.group_by],
+        "epsilon_all": flags.epsilon_all,
+        "epsilon_groups": flags.epsilon_groups,
+        "max_partitions_per_user": flags.max_partitions_per_user,
+        "selection": PrivacyBudget(flags.epsilon_selection, flags.delta) if selected else None,
+        "mechanism": flags.mechanism,
+    }
+    if flags.max_partitions_per_user is None or flags.survey_share is not None:
+        return GroupAllRecordsSpec(
+            **options, survey_share=flags.survey_share, largest_degree=flags.largest_degree
+        )
+    refuse(flags, "needs a survey, by --survey_share", "largest_degree")
+    return GroupsSpec(**options)
 
 
 def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[str, list[int]]:

@@ -298,6 +298,14 @@ surveys of all periods have the same noise
 a user counts in a period beyond the kappa of its survey
 - decoded(distinct_pairs(table.filter(is_in), kappa, key))
 + decoded(distinct_pairs(table.filter(is_in)))
+# dp_transforms/engines/survey_kernels.py: releases/test_grouped_all_records.py
+a group's survey and list cost what those of all users cost
+- of_list = spec.for_all if name == ALL_USERS else spec.for_group
++ of_list = spec.for_all
+# dp_transforms/releases/grouped_all_records.py: releases/test_grouped_all_records.py
+each attribute gets the budget of all groups
+- return self._spec_at(self.of_attribute)
++ return self._spec_at(PrivacyBudget(self.epsilon_groups))
 # dp_transforms/mechanisms/users_beyond.py: mechanisms/test_users_beyond.py
 the number of users beyond kappa has half the noise
 - DiscreteLaplace(1 / Fraction(self.epsilon))

@@ -15,6 +15,7 @@ from dp_transforms.releases import (
     Attribute,
     AttributesSpec,
     DegreesSpec,
+    GroupAllRecordsSpec,
     GroupsSpec,
     HierarchySpec,
     ListAndNamesSpec,
@@ -75,13 +76,12 @@ UNBOUNDED_PERIODS = {
     "kind": "day",
 }
 PERIODS = UNBOUNDED_PERIODS | {"max_partitions_per_user": 3}
-GROUPS = GroupsSpec(
-    attributes=[Attribute("sex", ("f", "m", "x")), Attribute("day")],
-    epsilon_all=1,
-    epsilon_groups=2,
-    max_partitions_per_user=3,
-    selection=PrivacyBudget(1, 1e-2),
-)
+UNBOUNDED_GROUPS = {
+    "attributes": [Attribute("sex", ("f", "m", "x")), Attribute("day")],
+    "epsilon_all": 1,
+    "epsilon_groups": 2,
+    "selection": PrivacyBudget(1, 1e-2),
+}
 
 HIERARCHY = HierarchySpec(
     levels=["sex", "day"],
@@ -127,7 +127,12 @@ CASES = {
     "names by period": ReleaseCase(
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),
-    "groups": ReleaseCase(GROUPS, ("sex", "day")),
+    "groups": ReleaseCase(
+        GroupsSpec(**UNBOUNDED_GROUPS, max_partitions_per_user=3), ("sex", "day")
+    ),
+    "all records of groups": ReleaseCase(
+        GroupAllRecordsSpec(**UNBOUNDED_GROUPS, max_degree=40), ("sex", "day")
+    ),
     "hierarchy": ReleaseCase(HIERARCHY, ("sex", "day")),
     "hierarchy of named partitions": ReleaseCase(
         HierarchySpec(

@@ -19,7 +19,7 @@ from dp_transforms.beam.degrees import (
     CountProjectedDegrees,
     ReleaseNodeDegrees,
 )
-from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.grouped import ReleaseGroupedAllRecords, ReleaseGroupedLists
 from dp_transforms.beam.hierarchy import ReleaseHierarchy
 from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
@@ -40,6 +40,7 @@ from dp_transforms.releases import (
     AllRecordsSpec,
     AttributesSpec,
     DegreesSpec,
+    GroupAllRecordsSpec,
     GroupsSpec,
     HierarchySpec,
     ListAndNamesSpec,
@@ -120,6 +121,9 @@ class OnBeam(Engine):
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseGroupedLists, spec)
+
+    def all_records_by_group(self, spec: GroupAllRecordsSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseGroupedAllRecords, spec)
 
     def hierarchy(self, spec: HierarchySpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseHierarchy, spec)

@@ -31,6 +31,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dp_transforms.beam.all_records import release_surveyed_lists
 from dp_transforms.beam.batching import ToNamedTables, ToTables
 from dp_transforms.beam.bounds import ReleaseTransform
 from dp_transforms.beam.pipeline_secret import secret_for
@@ -41,15 +42,60 @@ from dp_transforms.beam.shuffle import OnThreads, ReduceByHash, on_threads
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.columns import USER
 from dp_transforms.engines import list_kernels
+from dp_transforms.engines.survey_kernels import survey_of_group
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
-from dp_transforms.releases import Attribute, GroupsSpec
+from dp_transforms.releases import Attribute, GroupAllRecordsSpec, GroupsSpec
+from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.releases.base import arguments
+from dp_transforms.releases.groups import GroupedSpec
 from dp_transforms.runtime.job_secret import JobSecret
 
 
-class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
+class _ByGroup(ReleaseTransform, beam.PTransform):
+    """The common part of the releases by group: bounds users and selects groups."""
+
+    spec: GroupedSpec
+
+    def __init__(self, spec: GroupedSpec, secret: JobSecret | None, num_buckets: int | None):
+        super().__init__()
+        self.spec = spec
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def _listed(
+        self, records: beam.PCollection, secret: JobSecret
+    ) -> tuple[beam.PCollection, beam.PCollection | None]:
+        """Returns the pairs of bounded users in all lists, and the selected names of lists; the
+        latter are None if all groups are public."""
+        refuse_windows(records)
+        spec = self.spec
+        bound = list_kernels.bounds_of_groups(spec, secret)
+        names = list_kernels.columns_of(spec)
+        attribute_table = functools.partial(
+            list_kernels.attribute_table, attributes=spec.attributes
+        )
+        bounded = (
+            records
+            | "Named" >> ToNamedTables(names)
+            | "Attributes" >> beam.Map(attribute_table).with_output_types(pa.Table)
+            | "ToTables" >> ToTables(names)
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+        )
+        selected = None
+        if spec.names is not None:
+            users = functools.partial(list_kernels.users_of_lists, spec=spec)
+            select = SelectPartitions(
+                **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
+            )
+            selected = bounded | "UsersOfGroups" >> on_threads(users) | "Select" >> select
+        in_lists = OnThreads(functools.partial(list_kernels.in_all_lists, spec=spec))
+        listed = bounded | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
+        return listed, selected
+
+
+class ReleaseGroupedLists(_ByGroup):
     """Releases the list of all users and the list of each group.
 
     Returns a tuple (attribute, group, ReleasedList) for each list. For the list of all users the
@@ -89,6 +135,8 @@ class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
     [('', [(2, 1), (1, 1)]), ('f', [(1, 1)]), ('m', [(1, 2)]), ('x', [])]
     """
 
+    spec: GroupsSpec
+
     def __init__(
         self,
         attributes: Sequence[Attribute],
@@ -101,8 +149,7 @@ class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
-        super().__init__()
-        self.spec = GroupsSpec(
+        spec = GroupsSpec(
             attributes=attributes,
             epsilon_all=epsilon_all,
             epsilon_groups=epsilon_groups,
@@ -110,36 +157,14 @@ class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
             selection=selection,
             mechanism=mechanism,
         )
-        self._secret = secret
-        self._num_buckets = num_buckets
+        super().__init__(spec, secret, num_buckets)
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        refuse_windows(records)
-        secret, spec = secret_for(records.pipeline, self._secret), self.spec
-        bound = list_kernels.bounds_of_groups(spec, secret)
-        names = list_kernels.columns_of(spec)
-        attribute_table = functools.partial(
-            list_kernels.attribute_table, attributes=spec.attributes
-        )
-        bounded = (
-            records
-            | "Named" >> ToNamedTables(names)
-            | "Attributes" >> beam.Map(attribute_table).with_output_types(pa.Table)
-            | "ToTables" >> ToTables(names)
-            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
-        )
-        selected = None
-        if spec.names is not None:
-            users = functools.partial(list_kernels.users_of_lists, spec=spec)
-            select = SelectPartitions(
-                **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
-            )
-            selected = bounded | "UsersOfGroups" >> on_threads(users) | "Select" >> select
-        in_lists = OnThreads(functools.partial(list_kernels.in_all_lists, spec=spec))
-        of_name = functools.partial(list_kernels.list_of_group, spec=spec)
+        secret = secret_for(records.pipeline, self._secret)
+        listed, selected = self._listed(records, secret)
+        public = list_kernels.public_lists(self.spec)
+        of_name = functools.partial(list_kernels.list_of_group, spec=self.spec)
         kind = tuple[str, str, ReleasedList]
-        listed = bounded | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
-        public = list_kernels.public_lists(spec)
         return release_named_lists(
             listed, public, selected, of_name, kind, secret, self._num_buckets
         )
@@ -153,4 +178,76 @@ class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
             "epsilon_all": spec.for_all.epsilon_cost,
             "epsilon_of_each_attribute": spec.for_group.epsilon_cost,
             "max_partitions_per_user": spec.max_partitions_per_user,
+        }
+
+
+class ReleaseGroupedAllRecords(_ByGroup):
+    """Releases a survey and a list of all users, and of each group: no kappa has to be declared.
+
+    Returns a tuple (attribute, group, SurveyedList) for each list, as ``ReleaseGroupedLists`` does
+    for lists without surveys. ``releases.grouped_all_records`` has the guarantee and its argument.
+    ``AllRecordsRelease.of`` turns a ``SurveyedList`` into a value with methods for questions.
+
+    Args:
+      attributes, epsilon_all, epsilon_groups, selection: see ``ReleaseGroupedLists``. Epsilons pay
+        for the surveys too.
+      secret, num_buckets: see ``BoundContributions``.
+      **options: as for ``ReleaseAllRecords``, the same for each list: max_partitions_per_user,
+        max_degree, survey_share, largest_degree, mechanism.
+
+    Attributes:
+      spec: the ``GroupAllRecordsSpec`` with these arguments.
+
+    Raises:
+      ValueError, TypeError: as ``ReleaseGroupedLists`` and ``ReleaseAllRecords``.
+
+    >>> records = [("ann", "jazz", "f"), ("bob", "jazz", "m"), ("bob", "rock", "m")]
+    >>> release = ReleaseGroupedAllRecords(
+    ...     [Attribute("gender", ("f", "m"))], epsilon_all=200, epsilon_groups=200, max_degree=3
+    ... )
+    >>> with beam.Pipeline() as pipeline:
+    ...     lists = pipeline | beam.Create(records) | release
+    ...     named = lists | beam.MapTuple(lambda of, group, made: (group, list(made.released)))
+    ...     _ = named | beam.combiners.ToList() | beam.Map(sorted) | beam.Map(print)
+    [('', [(2, 1), (1, 1)]), ('f', [(1, 1)]), ('m', [(1, 2)])]
+    """
+
+    spec: GroupAllRecordsSpec
+
+    def __init__(
+        self,
+        attributes: Sequence[Attribute],
+        *,
+        epsilon_all: Number,
+        epsilon_groups: Number,
+        selection: PrivacyBudget | None = None,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        **options: Any,
+    ):
+        spec = GroupAllRecordsSpec(
+            attributes=attributes,
+            epsilon_all=epsilon_all,
+            epsilon_groups=epsilon_groups,
+            selection=selection,
+            **options,
+        )
+        super().__init__(spec, secret, num_buckets)
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        secret = secret_for(records.pipeline, self._secret)
+        listed, selected = self._listed(records, secret)
+        public = list_kernels.public_lists(self.spec)
+        of_name = functools.partial(survey_of_group, spec=self.spec)
+        kind = tuple[str, str, SurveyedList]
+        return release_surveyed_lists(
+            listed, public, selected, of_name, kind, secret, self._num_buckets
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        spec = self.spec
+        return {
+            "attributes": ", ".join(attribute.name for attribute in spec.attributes),
+            "epsilon_all": float(spec.for_all.cost.epsilon),
+            "epsilon_of_each_attribute": float(spec.for_group.cost.epsilon),
         }

@@ -13,6 +13,7 @@ from dp_transforms.releases.all_records import AllRecordsSpec
 from dp_transforms.releases.attributes import AttributesSpec
 from dp_transforms.releases.degrees import DegreesSpec
 from dp_transforms.releases.frequency_list import ListSpec
+from dp_transforms.releases.grouped_all_records import GroupAllRecordsSpec
 from dp_transforms.releases.groups import GroupsSpec
 from dp_transforms.releases.hierarchy import HierarchySpec
 from dp_transforms.releases.list_and_names import ListAndNamesSpec
@@ -73,6 +74,10 @@ class Engine(Protocol):
 
     def grouped_lists(self, spec: GroupsSpec) -> Collections:
         """Releases lists of groups: triples of an attribute, a group and its ``ReleasedList``."""
+
+    def all_records_by_group(self, spec: GroupAllRecordsSpec) -> Collections:
+        """Releases a survey and a list of all users and of groups: triples of an attribute, a group
+        and its ``SurveyedList``."""
 
     def hierarchy(self, spec: HierarchySpec) -> Collections:
         """Releases the lists of a hierarchy: pairs of a group's path and its ``ReleasedList``."""

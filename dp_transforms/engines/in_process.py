@@ -10,7 +10,7 @@ import collections
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ from dp_transforms.releases import (
     AllRecordsSpec,
     AttributesSpec,
     DegreesSpec,
+    GroupAllRecordsSpec,
     GroupsSpec,
     HierarchySpec,
     ListAndNamesSpec,
@@ -52,6 +53,7 @@ from dp_transforms.releases import (
     UserDegreesSpec,
 )
 from dp_transforms.releases.all_records import SurveyedList
+from dp_transforms.releases.groups import GroupedSpec
 from dp_transforms.releases.hierarchy import Path
 from dp_transforms.releases.name_statements import entries_of
 from dp_transforms.releases.node_degrees import ProjectedList
@@ -199,7 +201,7 @@ class InProcess(Engine):
     ) -> tuple[list[tuple[str, SurveyedList]]]:
         lists = survey_kernels.surveys_of_periods(spec)
         with SpillableTables(self._in_periods(spec)) as pairs:
-            surveyed = self._surveyed_lists(pairs, lists)
+            surveyed = self._surveyed_lists(lambda: pairs, lists)
         return ([*zip(lists, surveyed, strict=True)],)
 
     def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[pa.Table]]:
@@ -208,25 +210,47 @@ class InProcess(Engine):
         return ([*map(list_kernels.names_of_periods, selected)],)
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[list[tuple[str, str, ReleasedList]]]:
+        with SpillableTables(self._in_groups(spec)) as bounded:
+            histograms = self._histograms(list_kernels.in_lists_of_tables(bounded, spec))
+            wanted = self._wanted_groups(bounded, spec)
+        released = []
+        for name in wanted:
+            named_list = list_kernels.list_of_group(name, spec)
+            attribute, group = named_list.label
+            released.append((attribute, group, self._named(histograms[name], named_list)))
+        return (released,)
+
+    def all_records_by_group(
+        self, spec: GroupAllRecordsSpec
+    ) -> tuple[list[tuple[str, str, SurveyedList]]]:
+        with SpillableTables(self._in_groups(spec)) as bounded:
+            wanted = self._wanted_groups(bounded, spec)
+            lists = {name: survey_kernels.survey_of_group(name, spec) for name in wanted}
+            in_lists = functools.partial(list_kernels.in_lists_of_tables, bounded, spec)
+            surveyed = self._surveyed_lists(in_lists, lists)
+        released = []
+        for named, surveyed_list in zip(lists.values(), surveyed, strict=True):
+            attribute, group = named.label
+            released.append((attribute, group, surveyed_list))
+        return (released,)
+
+    def _in_groups(self, spec: GroupedSpec) -> Tables:
+        """Returns tables with the pairs of the records that bounding keeps, and with the values of
+        attributes."""
         tables = (list_kernels.attribute_table(table, spec.attributes) for table in self._records())
         columns = list_kernels.columns_of(spec)
         bound = list_kernels.bounds_of_groups(spec, self._secret)
+        return self._bounding(self._reduced(tables, columns, bound))
+
+    def _wanted_groups(self, bounded: SpillableTables, spec: GroupedSpec) -> list[str]:
+        """Returns the names of all lists that are released, in the order of their labels."""
         wanted = list_kernels.public_lists(spec)
-        pairs = self._bounding(self._reduced(tables, columns, bound))
-        with SpillableTables(pairs) as bounded:
-            in_lists = (list_kernels.in_all_lists(table, spec) for table in bounded)
-            histograms = self._histograms(itertools.chain.from_iterable(in_lists))
-            if spec.names is not None:
-                of_groups = (list_kernels.users_of_lists(table, spec) for table in bounded)
-                names, *_ = self._selected(of_groups, spec.names)
-                for selected in names:
-                    wanted += selected[PARTITION].to_pylist()
-        lists = {name: list_kernels.list_of_group(name, spec) for name in wanted}
-        released = []
-        for name in sorted(lists, key=lambda name: lists[name].place):
-            attribute, group = lists[name].label
-            released.append((attribute, group, self._named(histograms[name], lists[name])))
-        return (released,)
+        if spec.names is not None:
+            of_groups = (list_kernels.users_of_lists(table, spec) for table in bounded)
+            names, *_ = self._selected(of_groups, spec.names)
+            for selected in names:
+                wanted += selected[PARTITION].to_pylist()
+        return sorted(wanted, key=lambda name: list_kernels.label_of_group(name, spec))
 
     def hierarchy(self, spec: HierarchySpec) -> tuple[list[tuple[Path, ReleasedList]]]:
         tables = map(hierarchy_kernels.LeafGroups(spec), self._records())
@@ -401,12 +425,17 @@ class InProcess(Engine):
         return histograms
 
     def _surveyed_lists(
-        self, pairs: SpillableTables, lists: Mapping[str, survey_kernels.NamedSurvey]
+        self, pairs: Callable[[], Tables], lists: Mapping[str, survey_kernels.NamedSurvey]
     ) -> list[SurveyedList]:
-        """Releases a survey and a list for each name, in the order of the names, from listed
-        pairs. The pairs that a user has in a list are in one table."""
+        """Releases a survey and a list for each name, in the order of the names.
+
+        Args:
+          pairs: returns the tables of listed pairs; it is called twice. The pairs that a user has
+            in a list are in one table.
+          lists: the surveys and lists, by their names.
+        """
         degrees: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-        for degrees_of_table in map_ahead(survey_kernels.degrees_of_lists, pairs):
+        for degrees_of_table in map_ahead(survey_kernels.degrees_of_lists, pairs()):
             for name, users in degrees_of_table:
                 degrees[name].update(users)
         surveys = {
@@ -418,7 +447,7 @@ class InProcess(Engine):
             kappas={name: survey.kappa for name, survey in surveys.items()},
             key=self._key_of_bound,
         )
-        histograms = self._histograms(map_ahead(bound, pairs))
+        histograms = self._histograms(map_ahead(bound, pairs()))
         return [
             survey_kernels.surveyed_list(histograms[name], surveys[name], named, self._secret)
             for name, named in lists.items()

@@ -35,6 +35,7 @@ from dp_transforms.releases import (
     GroupsSpec,
     PeriodListsSpec,
 )
+from dp_transforms.releases.groups import GroupedSpec
 from dp_transforms.releases.lists import ALL_USERS
 from dp_transforms.releases.periods import PeriodSpec
 
@@ -102,7 +103,7 @@ def names_of_periods(selected: pa.Table) -> pa.Table:
     return pa.table(columns | {name: selected[name] for name in selected.column_names[1:]})
 
 
-def columns_of(spec: GroupsSpec) -> tuple[str, ...]:
+def columns_of(spec: GroupedSpec) -> tuple[str, ...]:
     return USER, PARTITION, *(attribute.name for attribute in spec.attributes)
 
 
@@ -119,12 +120,12 @@ def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Tabl
     return pa.table(columns)
 
 
-def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
+def bounds_of_groups(spec: GroupedSpec, secret: JobSecret) -> Reduce:
     """Returns the function that keeps at most kappa partitions of each user, and one value of each
     attribute. It takes a table with all records of its users."""
     return functools.partial(
         bound_users,
-        at_most=spec.max_partitions_per_user,
+        at_most=spec.partitions_per_user,
         key=secret.key("bound contributions"),
         attribute_keys={
             attribute.name: secret.key(f"value of attribute {attribute.name!r}")
@@ -133,7 +134,7 @@ def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
     )
 
 
-def in_all_lists(table: pa.Table, spec: GroupsSpec) -> Iterator[pa.Table]:
+def in_all_lists(table: pa.Table, spec: GroupedSpec) -> Iterator[pa.Table]:
     """Yields the pairs of bounded users, first in the list of all users, and then in the lists of
     each attribute's groups."""
     yield listed(table, pa.repeat(ALL_USERS, table.num_rows))
@@ -141,7 +142,13 @@ def in_all_lists(table: pa.Table, spec: GroupsSpec) -> Iterator[pa.Table]:
         yield in_lists_of(table, i, spec)
 
 
-def in_lists_of(table: pa.Table, attribute: int, spec: GroupsSpec) -> pa.Table:
+def in_lists_of_tables(tables: Iterable[pa.Table], spec: GroupedSpec) -> Iterator[pa.Table]:
+    """Yields ``in_all_lists`` of each table."""
+    for table in tables:
+        yield from in_all_lists(table, spec)
+
+
+def in_lists_of(table: pa.Table, attribute: int, spec: GroupedSpec) -> pa.Table:
     """Returns the pairs of bounded users in the lists of an attribute's groups. Users without a
     value are in none."""
     column = spec.attributes[attribute].name
@@ -150,7 +157,7 @@ def in_lists_of(table: pa.Table, attribute: int, spec: GroupsSpec) -> pa.Table:
     return listed(table, pc.binary_join_element_wise(prefix, single(table[column]), ""))
 
 
-def public_lists(spec: GroupsSpec) -> list[str]:
+def public_lists(spec: GroupedSpec) -> list[str]:
     """Returns the names of the lists that are released whatever the records are."""
     names = [ALL_USERS]
     for place, attribute in enumerate(spec.attributes):
@@ -160,12 +167,18 @@ def public_lists(spec: GroupsSpec) -> list[str]:
 
 def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
     """Returns the list of a name that ``_list_name`` has made, or that of all users."""
-    attribute, group, mechanism = ALL_USERS, ALL_USERS, spec.for_all
-    if name != ALL_USERS:
-        index, _, group = name.partition("=")
-        attribute, mechanism = spec.attributes[int(index)].name, spec.for_group
-    label = attribute, group
-    return NamedList(label, label, mechanism, purpose_of_users(attribute, group))
+    label = label_of_group(name, spec)
+    mechanism = spec.for_all if name == ALL_USERS else spec.for_group
+    return NamedList(label, label, mechanism, purpose_of_users(*label))
+
+
+def label_of_group(name: str, spec: GroupedSpec) -> tuple[str, str]:
+    """Returns the attribute and the group of a name that ``_list_name`` has made, or of all
+    users."""
+    if name == ALL_USERS:
+        return ALL_USERS, ALL_USERS
+    index, _, group = name.partition("=")
+    return spec.attributes[int(index)].name, group
 
 
 def _list_name(index: int, group: str) -> str:
@@ -195,7 +208,7 @@ def bound_users(
     return pa.table(columns)
 
 
-def users_of_lists(bounded: pa.Table, spec: GroupsSpec) -> pa.Table:
+def users_of_lists(bounded: pa.Table, spec: GroupedSpec) -> pa.Table:
     """Returns distinct pairs of a user and a list, as the partition. Lists are those of the groups
     that are to be selected."""
     tables = [in_lists_of(bounded, i, spec) for i in spec.to_select]

@@ -18,13 +18,18 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, concat, decoded, single
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.engines.list_kernels import histograms, listed
-from dp_transforms.mechanisms.tape_contexts import purpose_of_period, tape_within
+from dp_transforms.engines.list_kernels import histograms, label_of_group, listed
+from dp_transforms.mechanisms.tape_contexts import (
+    purpose_of_period,
+    purpose_of_users,
+    tape_within,
+)
 from dp_transforms.releases.all_records import AllRecordsSpec, Survey, SurveyedList
+from dp_transforms.releases.lists import ALL_USERS
 from dp_transforms.runtime.job_secret import release_histogram
 
 if TYPE_CHECKING:
-    from dp_transforms.releases import PeriodAllRecordsSpec
+    from dp_transforms.releases import GroupAllRecordsSpec, PeriodAllRecordsSpec
     from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -50,6 +55,13 @@ def surveys_of_periods(spec: PeriodAllRecordsSpec) -> dict[str, NamedSurvey]:
         name: NamedSurvey(place, (name,), spec.of_each, purpose_of_period(name))
         for place, name in enumerate(spec.periods)
     }
+
+
+def survey_of_group(name: str, spec: GroupAllRecordsSpec) -> NamedSurvey:
+    """Returns the survey and list of a group, or of all users, by the name of its list."""
+    label = label_of_group(name, spec)
+    of_list = spec.for_all if name == ALL_USERS else spec.for_group
+    return NamedSurvey(label, label, of_list, purpose_of_users(*label))
 
 
 def degrees_of_lists(pairs: pa.Table) -> Iterable[tuple[str, Mapping[int, int]]]:

@@ -50,6 +50,9 @@ ATTRIBUTES_HEADER = ("attribute", *FREQUENCIES_HEADER)
 
 SURVEY_FILE = "survey_of_degrees.csv"
 """The survey beside a list, in the format of ``DEGREES_FILE``."""
+GROUP_SURVEYS_FILE = "surveys_of_degrees.csv"
+"""The surveys of all users and of groups, beside their lists. Then the file of estimated lists has
+the columns of ``LISTS_HEADER``."""
 ALL_RECORDS_FILE = "all_records.csv"
 """The estimated list of all records, beside a bounded list and its survey."""
 
@@ -67,12 +70,19 @@ NAMED_USERS_FILE = "named_users.csv"
 """Better estimates of the users of named partitions, beside ``PARTITIONS_FILE``, if there is a list
 that they follow from."""
 
-OTHER_TABLES = (COORDINATES_FILE, SURVEY_FILE, ALL_RECORDS_FILE, NAMED_USERS_FILE)
+OTHER_TABLES = (
+    COORDINATES_FILE,
+    SURVEY_FILE,
+    GROUP_SURVEYS_FILE,
+    ALL_RECORDS_FILE,
+    NAMED_USERS_FILE,
+)
 """The tables that releases of any kind may have besides their main one. A release that replaces
 another one removes those that it does not have itself."""
 
 DEGREES_FILE = "released_user_degrees.csv"
 DEGREES_HEADER = ("partitions_from", "users")
+GROUP_SURVEYS_HEADER = ("attribute", "group", *DEGREES_HEADER)
 
 ALL_PERIODS_FILE = "all_periods.csv"
 """The releases of all periods in one table, in the directory that holds their directories."""

@@ -9,6 +9,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.frame_records import Names, RecordArguments, listed_names
 from dp_transforms.files.public_groups import read_groups
+from dp_transforms.frames.lists import survey_share, with_survey
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
 from dp_transforms.mechanisms.arguments import listed
@@ -18,11 +19,14 @@ from dp_transforms.releases import (
     Attribute,
     AttributeReleases,
     AttributesSpec,
+    GroupAllRecordsReleases,
+    GroupAllRecordsSpec,
     GroupReleases,
     GroupsSpec,
     HierarchyReleases,
     HierarchySpec,
 )
+from dp_transforms.releases.groups import GroupedSpec
 from dp_transforms.releases.hierarchy import PartitionGroups
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.python_values import column_name, several_names
@@ -37,7 +41,9 @@ def release_groups(
     groups: Mapping[str, Sequence[str] | None],
     epsilon_all: Number,
     epsilon_groups: Number,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
+    survey: bool | Number | None = None,
+    largest_degree: int | None = None,
     epsilon_selection: Number | None = None,
     delta: Number | None = None,
     mechanism: str = AUTO,
@@ -57,11 +63,13 @@ def release_groups(
         values are to be selected. Each value gets a list.
       epsilon_all: the cost of the list of all users.
       epsilon_groups: the cost of the lists of all groups; each column gets an equal part.
-      max_partitions_per_user: kappa, the same in all lists.
+      max_partitions_per_user, survey, largest_degree: see ``release``. By default each list has a
+        survey and a kappa of its own, and answers are about all records.
       epsilon_selection, delta: the cost of selecting values, for columns with None.
 
     Returns:
-      A mapping from (column, value) to a ``ListRelease``; all users are at ("", "").
+      A mapping from (column, value) to a ``ListRelease``, or with surveys to an
+      ``AllRecordsRelease``; all users are at ("", "").
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 2, 3], "page": ["a", "a", "b"], "sex": ["f", "m", "m"]}
@@ -82,19 +90,30 @@ def release_groups(
     selects = any(values is None for values in groups.values())
     if (epsilon_selection is not None) != selects or (delta is not None) != selects:
         raise ValueError("epsilon_selection and delta go with None as the groups of a column")
-    spec = GroupsSpec(
-        attributes=[Attribute(str(name), _group_names(values)) for name, values in groups.items()],
-        epsilon_all=epsilon_all,
-        epsilon_groups=epsilon_groups,
-        max_partitions_per_user=max_partitions_per_user,
-        selection=selection,
-        mechanism=mechanism,
-    )
+    options: dict[str, Any] = {
+        "attributes": [
+            Attribute(str(name), _group_names(values)) for name, values in groups.items()
+        ],
+        "epsilon_all": epsilon_all,
+        "epsilon_groups": epsilon_groups,
+        "max_partitions_per_user": max_partitions_per_user,
+        "selection": selection,
+        "mechanism": mechanism,
+    }
+    spec: GroupedSpec
+    if with_survey(max_partitions_per_user, survey, largest_degree):
+        spec = GroupAllRecordsSpec(
+            **options, survey_share=survey_share(survey), largest_degree=largest_degree
+        )
+    else:
+        spec = GroupsSpec(**options)
     records = RecordArguments(data, user, partition, drop_nulls, groups=[*groups])
     (lists,), statement = run_spec(spec, session, secret, records)
-    return GroupReleases(
-        {(attribute, group): released for attribute, group, released in lists}, statement
-    )
+    released = {(attribute, group): element for attribute, group, element in lists}
+    if isinstance(spec, GroupAllRecordsSpec):
+        statement |= spec.tables.entries(lists)
+        return GroupAllRecordsReleases.of_surveyed(released, statement)
+    return GroupReleases.of(released, statement)
 
 
 def _group_names(values: Any) -> Any:

@@ -85,11 +85,11 @@ def release(
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
     spec: ListSpec | AllRecordsSpec
-    if _surveys(max_partitions_per_user, survey, largest_degree):
+    if with_survey(max_partitions_per_user, survey, largest_degree):
         spec = AllRecordsSpec(
             epsilon=epsilon,
             max_partitions_per_user=max_partitions_per_user,
-            survey_share=_survey_share(survey),
+            survey_share=survey_share(survey),
             mechanism=mechanism,
             largest_degree=largest_degree,
         )
@@ -100,7 +100,7 @@ def release(
     return list_release(released, statement)
 
 
-def _surveys(
+def with_survey(
     max_partitions_per_user: int | None, survey: bool | Number | None, largest_degree: int | None
 ) -> bool:
     """Returns whether a release has a survey. Raises a ValueError if other arguments need one that
@@ -114,7 +114,7 @@ def _surveys(
     return bool(survey)
 
 
-def _survey_share(survey: bool | Number | None) -> Number | None:
+def survey_share(survey: bool | Number | None) -> Number | None:
     """Returns the survey's part of epsilon; None if its first rounds are to choose it."""
     return None if survey is True else survey
 
@@ -227,9 +227,9 @@ def release_by_period(
         "span": periods,
     }
     spec: PeriodSpec
-    if _surveys(max_partitions_per_user, survey, largest_degree):
+    if with_survey(max_partitions_per_user, survey, largest_degree):
         spec = PeriodAllRecordsSpec(
-            **options, survey_share=_survey_share(survey), largest_degree=largest_degree
+            **options, survey_share=survey_share(survey), largest_degree=largest_degree
         )
     else:
         spec = PeriodListsSpec(**options)

@@ -8,6 +8,10 @@ from dp_transforms.releases.base import ReleaseSpec as ReleaseSpec
 from dp_transforms.releases.degrees import DegreesSpec as DegreesSpec
 from dp_transforms.releases.frequency_list import ListRelease as ListRelease
 from dp_transforms.releases.frequency_list import ListSpec as ListSpec
+from dp_transforms.releases.grouped_all_records import (
+    GroupAllRecordsReleases as GroupAllRecordsReleases,
+)
+from dp_transforms.releases.grouped_all_records import GroupAllRecordsSpec as GroupAllRecordsSpec
 from dp_transforms.releases.groups import Attribute as Attribute
 from dp_transforms.releases.groups import GroupReleases as GroupReleases
 from dp_transforms.releases.groups import GroupsSpec as GroupsSpec

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -150,7 +150,7 @@ def decoded_survey(degrees: ReleasedDegrees, largest_degree: int | None = None) 
     return DegreeSurvey.of(degrees, largest_degree)
 
 
-def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
+def estimate_of(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
     """Returns the estimated list of all records."""
     from dp_transforms.postprocessing.all_records import estimate_all_records
 
@@ -163,7 +163,7 @@ def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> T
     """Returns the tables of the only element: the bounded list with its noisy coordinates, the
     survey, and the estimated list of all records that follows from them."""
     (surveyed,) = released
-    return _tables_with(surveyed, _estimate(surveyed, statement), statement)
+    return _tables_with(surveyed, estimate_of(surveyed, statement), statement)
 
 
 def _tables_with(surveyed: SurveyedList, estimate: FrequencyList, statement: Statement) -> Tables:
@@ -447,7 +447,7 @@ class AllRecordsRelease(ListRelease):
         """Returns the release, from what an engine has made and the whole statement. The estimated
         list of all records follows from these; unless it is given, computing it takes a second."""
         if estimate is None:
-            estimate = _estimate(surveyed, statement)
+            estimate = estimate_of(surveyed, statement)
         of_all = ReleasedList(estimate.frequencies, estimate.multiplicities, None, None)
         bounded = ListRelease(surveyed.released, statement)
         degrees, _, users_beyond = surveyed.survey
@@ -507,20 +507,26 @@ class AllRecordsRelease(ListRelease):
         ]
 
 
+def survey_of_rows(rows: Iterable[Sequence[str]], statement: Mapping[str, Any]) -> Survey:
+    """Returns the survey with the rows of a file, of (smallest degree, users), and the statement of
+    its list."""
+    lowest, users = zip(*(map(int, row) for row in rows), strict=True)
+    entry = statement[SURVEY]
+    rounds = len(entry["epsilon_of_rounds"])
+    degrees = ReleasedDegrees(lowest, users, float(entry["epsilon"]), rounds)
+    users_beyond = None
+    if BEYOND in statement:
+        of_beyond = statement[BEYOND]
+        users_beyond = UsersBeyond(int(of_beyond["noisy_users"]), float(of_beyond["epsilon"]))
+    return Survey(degrees, int(statement["max_partitions_per_user"]), users_beyond)
+
+
 def read(directory: str) -> AllRecordsRelease:
     """Reads the list, the survey and the estimate in a directory."""
     lists, statement = read_lists(
         directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
     )
     rows = parse_rows(read_file(directory, SURVEY_FILE), DEGREES_HEADER)
-    lowest, users = zip(*(map(int, row) for row in rows), strict=True)
-    survey_entry = statement[SURVEY]
-    rounds = len(survey_entry["epsilon_of_rounds"])
-    degrees = ReleasedDegrees(lowest, users, float(survey_entry["epsilon"]), rounds)
-    users_beyond = None
-    if BEYOND in statement:
-        entry = statement[BEYOND]
-        users_beyond = UsersBeyond(int(entry["noisy_users"]), float(entry["epsilon"]))
-    survey = Survey(degrees, int(statement["max_partitions_per_user"]), users_beyond)
+    survey = survey_of_rows(rows, statement)
     estimate = parse_lists(read_file(directory, ALL_RECORDS_FILE), FREQUENCIES_HEADER)[()]
     return AllRecordsRelease.of(SurveyedList(survey, lists[()], {}), statement, estimate)

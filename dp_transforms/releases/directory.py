@@ -11,6 +11,7 @@ from dp_transforms.files.filenames import (
     ATTRIBUTES_FILE,
     DEGREES_FILE,
     FREQUENCIES_FILE,
+    GROUP_SURVEYS_FILE,
     HIERARCHY_FILE,
     LIST_DIRECTORY,
     LISTS_FILE,
@@ -26,6 +27,7 @@ from dp_transforms.releases import (
     all_records,
     attributes,
     frequency_list,
+    grouped_all_records,
     groups,
     hierarchy,
     names,
@@ -36,6 +38,8 @@ from dp_transforms.releases.list_and_names import ListAndNames
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
+    # A release with surveys also has the file of lists alone, so it comes first.
+    GROUP_SURVEYS_FILE: ("released lists of groups with surveys", grouped_all_records.read),
     LISTS_FILE: ("released lists of groups", groups.read),
     ATTRIBUTES_FILE: ("released lists of attributes", attributes.read),
     HIERARCHY_FILE: ("released lists of a hierarchy", hierarchy.read),

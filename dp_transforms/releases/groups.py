@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,18 +104,14 @@ class Attribute:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupsSpec(ReleaseSpec):
-    """Specifies the list of all users and the lists of groups. Arguments and errors are those of
-    ``ReleaseGroupedLists``; ``beam.grouped`` has the guarantee and its proof."""
-
-    tables = ReleasedTables(LISTS_FILE, grouped_tables)
+class GroupedSpec(ReleaseSpec):
+    """Specifies what is released about all users and about groups of them. Subclasses say what it
+    is. Arguments and errors are those of ``ReleaseGroupedLists``."""
 
     attributes: Sequence[Attribute]
     epsilon_all: Number
     epsilon_groups: Number
-    max_partitions_per_user: int
     selection: PrivacyBudget | None = None
-    mechanism: str = AUTO
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
@@ -123,8 +120,6 @@ class GroupsSpec(ReleaseSpec):
         names = [attribute.name for attribute in self.attributes]
         if not names or len(set(names)) < len(names):
             raise ValueError("attributes must have different names, one at least")
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
-        _ = self.for_all, self.for_group
         if not isinstance(self.selection, PrivacyBudget | None):
             raise TypeError(
                 f"selection must be a PrivacyBudget, got {type(self.selection).__name__}"
@@ -135,15 +130,10 @@ class GroupsSpec(ReleaseSpec):
             )
         _ = self.names
 
-    @functools.cached_property
-    def for_all(self) -> PartitionMechanism:
-        """Returns the mechanism of the list of all users."""
-        return self._mechanism(PrivacyBudget(self.epsilon_all))
-
-    @functools.cached_property
-    def for_group(self) -> PartitionMechanism:
-        """Returns the mechanism of each group's list."""
-        return self._mechanism(self._of_attribute)
+    @property
+    @abc.abstractmethod
+    def partitions_per_user(self) -> int:
+        """Returns how many partitions of each user are kept."""
 
     @property
     def to_select(self) -> list[int]:
@@ -170,11 +160,13 @@ class GroupsSpec(ReleaseSpec):
         return {attribute.name: attribute.groups or () for attribute in self.attributes}
 
     @property
-    def requests(self) -> tuple[Request, ...]:
-        # A user is in one group of an attribute, so only one of its lists changes: all of them
-        # together have the loss range of one.
-        of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
-        of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
+    def of_attribute(self) -> PrivacyBudget:
+        """Returns the budget of all groups of one attribute, which is also that of each group."""
+        return PrivacyBudget(self.epsilon_groups).split(len(self.attributes))
+
+    def requests_at(self, of_all: Cost, of_attribute: Cost) -> tuple[Request, ...]:
+        """Returns the parts of the budget, given the cost of all users and that of the groups of
+        one attribute."""
         return (
             Request(ALL_USERS_LIST, of_all),
             *(
@@ -185,32 +177,15 @@ class GroupsSpec(ReleaseSpec):
         )
 
     @property
-    def _of_attribute(self) -> PrivacyBudget:
-        """Returns the budget of all groups of one attribute, which is also that of each group."""
-        return PrivacyBudget(self.epsilon_groups).split(len(self.attributes))
-
-    def _mechanism(self, budget: PrivacyBudget) -> PartitionMechanism:
-        return partition_mechanism(budget.epsilon, self.max_partitions_per_user, self.mechanism)
-
-    def release(self, engine: Engine) -> Collections:
-        return engine.grouped_lists(self)
-
-    def guarantee(self, bounded_by_job: bool) -> Statement:
-        bound = bound_entries(self.for_all.sensitivity, bounded_by_job=True)
-        bound["groups_per_user_and_attribute"] = 1
-        statement = list_guarantee(self.for_all, NEIGHBOURS, bound)
+    def joint_entries(self) -> Statement:
+        """Returns the entries of the statement about all lists together."""
         whole = self.cost
-        statement |= amount_entries("epsilon", whole.epsilon) | amount_entries("delta", whole.delta)
-        statement["composition"] = "parallel within an attribute, sequential otherwise"
-        statement["lists"] = [{"of": "all users", **price_entries(self.for_all)}] + [
-            {
-                "of": "groups",
-                "attribute": attribute.name,
-                **price_entries(self.for_group),
-                "groups": "selected" if attribute.groups is None else list(attribute.groups),
-            }
-            for attribute in self.attributes
-        ]
+        statement = {
+            "groups_per_user_and_attribute": 1,
+            **amount_entries("epsilon", whole.epsilon),
+            **amount_entries("delta", whole.delta),
+            "composition": "parallel within an attribute, sequential otherwise",
+        }
         if self.selection is not None and self.names is not None:
             statement["selection_of_groups"] = {
                 "strategy": self.names.strategy.name,
@@ -220,23 +195,89 @@ class GroupsSpec(ReleaseSpec):
         return statement
 
 
+@dataclass(frozen=True, kw_only=True)
+class GroupsSpec(GroupedSpec):
+    """Specifies the list of all users and the lists of groups. Arguments and errors are those of
+    ``ReleaseGroupedLists``; ``beam.grouped`` has the guarantee and its proof."""
+
+    tables = ReleasedTables(LISTS_FILE, grouped_tables)
+
+    max_partitions_per_user: int
+    mechanism: str = AUTO
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        _ = self.for_all, self.for_group
+
+    @property
+    def partitions_per_user(self) -> int:
+        return self.max_partitions_per_user
+
+    @functools.cached_property
+    def for_all(self) -> PartitionMechanism:
+        """Returns the mechanism of the list of all users."""
+        return self._mechanism(PrivacyBudget(self.epsilon_all))
+
+    @functools.cached_property
+    def for_group(self) -> PartitionMechanism:
+        """Returns the mechanism of each group's list."""
+        return self._mechanism(self.of_attribute)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        # A user is in one group of an attribute, so only one of its lists changes: all of them
+        # together have the loss range of one.
+        return self.requests_at(
+            Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range),
+            Cost(self.of_attribute, self.for_group.loss_range),
+        )
+
+    def _mechanism(self, budget: PrivacyBudget) -> PartitionMechanism:
+        return partition_mechanism(budget.epsilon, self.max_partitions_per_user, self.mechanism)
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.grouped_lists(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        bound = bound_entries(self.for_all.sensitivity, bounded_by_job=True)
+        statement = list_guarantee(self.for_all, NEIGHBOURS, bound) | self.joint_entries
+        statement["lists"] = [{"of": "all users", **price_entries(self.for_all)}] + [
+            {
+                "of": "groups",
+                "attribute": attribute.name,
+                **price_entries(self.for_group),
+                "groups": "selected" if attribute.groups is None else list(attribute.groups),
+            }
+            for attribute in self.attributes
+        ]
+        return statement
+
+
 class GroupReleases(Releases):
     """Maps (attribute, value) to the list of each group, and ("", "") to that of all users;
     ``statement`` is the joint guarantee, as in privacy.json."""
 
     _file_name = LISTS_FILE
 
-    def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
+    def __init__(
+        self, releases: Mapping[tuple[str, str], ListRelease], statement: Mapping[str, Any]
+    ):
+        super().__init__(releases, "group")
+        self.statement = dict(statement)
+
+    @classmethod
+    def of(
+        cls, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]
+    ) -> GroupReleases:
+        """Returns the releases of lists, given their joint statement."""
         prices = {entry.get("attribute", ""): entry for entry in statement["lists"]}
-        # The lists are under pure differential privacy, even if the names of groups are not.
-        common = {name: value for name, value in statement.items() if name not in _OF_ALL}
-        common["delta"] = 0
+        common = statement_of_each(statement)
         releases = {}
         for (attribute, group), released in lists.items():
             of_list = {**common, **prices[attribute], "group": group}
             releases[attribute, group] = ListRelease(released, of_list)
-        super().__init__(releases, "group")
-        self.statement = dict(statement)
+        return cls(releases, statement)
 
     @property
     def labels(self) -> list[str]:
@@ -272,6 +313,13 @@ _OF_ALL = (
 them."""
 
 
+def statement_of_each(statement: Mapping[str, Any]) -> Statement:
+    """Returns the entries of a joint statement that hold for each list by itself."""
+    common = {name: value for name, value in statement.items() if name not in _OF_ALL}
+    # The lists are under pure differential privacy, even if the names of groups are not.
+    return common | {"delta": 0}
+
+
 def statement_words(statement: Mapping[str, Any]) -> list[str]:
     """Returns the privacy.json of lists of groups in words: paragraphs that a publisher can
     paste."""
@@ -279,12 +327,14 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     kind = f"({epsilon}, {delta})-differential privacy"
     if not statement["delta"]:
         kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
-    parts = []
+    # If each group has an entry, those of one attribute say the same here.
+    parts_of_lists: dict[str, None] = {}
     for entry in statement["lists"]:
         lists = "the list of all users"
         if "attribute" in entry:
             lists = f"the groups by {entry['attribute']}"
-        parts.append(f"{amount(entry['epsilon'])} for {lists}")
+        parts_of_lists[f"{amount(entry['epsilon'])} for {lists}"] = None
+    parts = list(parts_of_lists)
     selection = statement.get("selection_of_groups")
     if selection:
         parts.append(f"{amount(selection['epsilon'])} for the names of groups that were not public")
@@ -301,6 +351,6 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
 def read(directory: str) -> GroupReleases:
     """Reads the lists of groups in a directory."""
     lists, statement = read_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
-    return GroupReleases(
+    return GroupReleases.of(
         {(label[0], label[1]): released for label, released in lists.items()}, statement
     )

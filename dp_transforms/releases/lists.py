@@ -171,19 +171,20 @@ def read_lists(
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
         arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
-    prices = {
-        entry.get("attribute", ALL_USERS): entry for entry in statement.get("lists", [statement])
+    prices: dict[tuple[str | None, ...], Mapping[str, Any]] = {
+        (entry.get("attribute", ALL_USERS), entry.get("group")): entry
+        for entry in statement.get("lists", [statement])
     }
     released = {}
     for label, frequency_list in sorted(lists.items()):
         attribute = label[0] if label else ALL_USERS
-        price = prices[attribute]
+        # An entry is about one group, or about all groups of an attribute.
+        price = prices.get(label) or prices[attribute, None]
         coordinates = None
         if is_decoded(price):
             # A decoded list without coordinates is a malformed file: a KeyError.
-            coordinates = checked_coordinates(
-                directory, arms[label], price, statement["sensitivity"]
-            )
+            sensitivity = price.get("sensitivity", statement.get("sensitivity"))
+            coordinates = checked_coordinates(directory, arms[label], price, sensitivity)
         released[label] = ReleasedList(
             frequency_list.frequencies, frequency_list.multiplicities, None, coordinates
         )

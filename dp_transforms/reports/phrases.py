@@ -260,7 +260,7 @@ def _survey_words(statement: Mapping[str, Any]) -> str:
         epsilon = amount(statement["survey"]["epsilon"])
         survey = f"A survey of how many partitions users have took epsilon = {epsilon} of the whole"
     return (
-        f"{counts}, chosen at random; the job that made this release enforced it. {survey}; it "
+        f"{counts}, drawn at random; the job that made this release enforced it. {survey}; it "
         "tells what bounding drops. Numbers of all records are estimates from the list and the "
         "survey."
     )

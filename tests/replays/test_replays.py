@@ -72,6 +72,9 @@ JOBS = {
         "--combination=colour,day", "--epsilon=3", "--multiline",
     ),
     "groups": ("release-groups", *BOUND, *GROUPS, "--epsilon_all=1", "--epsilon_groups=1"),
+    "groups of all records": (
+        "release-groups", *RECORDS, *GROUPS, "--epsilon_all=2", "--epsilon_groups=2"
+    ),
     "degrees": (
         "degrees", "--source_column=user", "--target_column=page", "--epsilon=1",
         "--privacy_unit=node", "--degree_bound=3", "--multiline",

@@ -1,0 +1,233 @@
+"""Releases a survey and a list of all users, and a survey and a list of each group of them.
+
+So no kappa has to be declared: each list has its own, which its survey chooses, and answers are
+about all records.
+
+Privacy. Neighbours differ by all records of one user. A user's own records alone decide which value
+of each attribute, at most one, the user has, so the user is in at most one group of an attribute.
+``releases.all_records`` has the argument for one survey with its list, which cost epsilon together
+for each outcome of the survey. The survey and list of all users cost ``epsilon_all``. The groups of
+an attribute have different users, and random numbers of their own. So they cost together what one
+of them costs: the attribute's part of ``epsilon_groups``. The kappa of a list follows from its own
+survey. The rest of the argument (attributes, and names of groups) is that of ``beam.grouped``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import (
+    ALL_RECORDS_FILE,
+    GROUP_SURVEYS_FILE,
+    GROUP_SURVEYS_HEADER,
+    GROUPED_COORDINATES_HEADER,
+    LISTS_FILE,
+    LISTS_HEADER,
+)
+from dp_transforms.files.output import CsvTable
+from dp_transforms.files.release_files import parse_rows, read_file
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
+from dp_transforms.releases.all_records import (
+    CHOSEN,
+    SURVEY,
+    AllRecordsRelease,
+    AllRecordsSpec,
+    Survey,
+    SurveyedList,
+    estimate_of,
+    survey_of_rows,
+)
+from dp_transforms.releases.base import (
+    NEIGHBOURS,
+    ReleasedTables,
+    Statement,
+    Tables,
+    bound_entries,
+)
+from dp_transforms.releases.groups import (
+    GroupedSpec,
+    GroupReleases,
+    grouped_tables,
+    statement_of_each,
+)
+from dp_transforms.releases.lists import ALL_USERS, parse_lists, read_lists
+
+if TYPE_CHECKING:
+    from dp_transforms.engines.base import Collections, Engine
+
+Label = tuple[str, str]
+"""The attribute and the value of a group; both are empty for all users."""
+
+
+def surveyed_group_tables(
+    lists: Iterable[tuple[str, str, SurveyedList]], statement: Mapping[str, Any]
+) -> Tables:
+    """Returns the tables of surveys and lists, which come with their attribute and group."""
+    entries = entries_of_lists(statement)
+    surveyed = {(attribute, group): element for attribute, group, element in lists}
+    estimates = {label: estimate_of(surveyed[label], entries[label]) for label in surveyed}
+    return _tables_with(surveyed, estimates, statement)
+
+
+def _tables_with(
+    surveyed: Mapping[Label, SurveyedList],
+    estimates: Mapping[Label, FrequencyList],
+    statement: Mapping[str, Any],
+) -> Tables:
+    """Returns the tables, given the estimated lists of all records."""
+    surveys: list[tuple[Any, ...]] = []
+    all_records: list[tuple[Any, ...]] = []
+    for label in sorted(surveyed):
+        degrees = surveyed[label].survey.degrees
+        surveys += [(*label, *row) for row in zip(degrees.lowest, degrees.users, strict=True)]
+        # As in the file of lists, an empty list has the row 0,0.
+        all_records += [(*label, *row) for row in list(estimates[label]) or [(0, 0)]]
+    lists = ((*label, element.released) for label, element in surveyed.items())
+    return {
+        **grouped_tables(lists, statement),
+        GROUP_SURVEYS_FILE: CsvTable(GROUP_SURVEYS_HEADER, surveys),
+        ALL_RECORDS_FILE: CsvTable(LISTS_HEADER, all_records),
+    }
+
+
+def surveyed_group_entries(lists: Iterable[tuple[str, str, SurveyedList]]) -> Statement:
+    """Returns the part of the statement that follows from the surveys: an entry for each list."""
+    entries = []
+    for attribute, group, surveyed in sorted(lists, key=lambda labelled: labelled[:2]):
+        which = {"of": "all users"}
+        if attribute != ALL_USERS:
+            which = {"of": "group", "attribute": attribute, "group": group}
+        entries.append(which | surveyed.entries)
+    mechanisms = dict.fromkeys(entry["mechanism"] for entry in entries)
+    return {"mechanism": " or the ".join(mechanisms), "lists": entries}
+
+
+def entries_of_lists(statement: Mapping[str, Any]) -> dict[Label, Statement]:
+    """Returns the entry of each list in a joint statement."""
+    return {
+        (entry.get("attribute", ALL_USERS), entry.get("group", ALL_USERS)): entry
+        for entry in statement["lists"]
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupAllRecordsSpec(GroupedSpec):
+    """Specifies a survey and a list of all users, and of each group. Arguments besides those of
+    ``ReleaseGroupedLists`` are those of ``AllRecordsSpec``, the same for each list."""
+
+    tables = ReleasedTables(LISTS_FILE, surveyed_group_tables, surveyed_group_entries)
+
+    max_partitions_per_user: int | None = None
+    survey_share: Number | None = None
+    mechanism: str = AUTO
+    max_degree: int = MAX_DEGREE
+    largest_degree: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.for_all, self.for_group
+
+    @functools.cached_property
+    def for_all(self) -> AllRecordsSpec:
+        """Returns the specification of the survey and list of all users."""
+        return self._spec_at(PrivacyBudget(self.epsilon_all))
+
+    @functools.cached_property
+    def for_group(self) -> AllRecordsSpec:
+        """Returns the specification of the survey and list of each group."""
+        return self._spec_at(self.of_attribute)
+
+    def _spec_at(self, budget: PrivacyBudget) -> AllRecordsSpec:
+        return AllRecordsSpec(
+            epsilon=budget.epsilon,
+            max_partitions_per_user=self.max_partitions_per_user,
+            survey_share=self.survey_share,
+            mechanism=self.mechanism,
+            max_degree=self.max_degree,
+            largest_degree=self.largest_degree,
+        )
+
+    @property
+    def partitions_per_user(self) -> int:
+        return max(self.for_all.most_partitions, self.for_group.most_partitions)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return self.requests_at(Cost(PrivacyBudget(self.epsilon_all)), Cost(self.of_attribute))
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.all_records_by_group(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        """Returns the part of the statement that does not depend on the surveys."""
+        bound: Statement = {"max_partitions_per_user_is": CHOSEN}
+        if self.max_partitions_per_user is not None:
+            bound = bound_entries(self.max_partitions_per_user, bounded_by_job=True)
+        groups = {
+            attribute.name: "selected" if attribute.groups is None else list(attribute.groups)
+            for attribute in self.attributes
+        }
+        of_each = self.for_all.guarantee(bounded_by_job)
+        return {
+            "neighbours": NEIGHBOURS,
+            **bound,
+            **self.joint_entries,
+            **of_each,
+            SURVEY: {"file": GROUP_SURVEYS_FILE, "largest_degree": self.largest_degree},
+            "groups": groups,
+        }
+
+
+class GroupAllRecordsReleases(GroupReleases):
+    """Maps (attribute, value) to the ``AllRecordsRelease`` of each group, and ("", "") to that of
+    all users; ``statement`` is the joint guarantee, as in privacy.json."""
+
+    @classmethod
+    def of_surveyed(
+        cls,
+        surveyed: Mapping[Label, SurveyedList],
+        statement: Mapping[str, Any],
+        estimates: Mapping[Label, FrequencyList] | None = None,
+    ) -> GroupAllRecordsReleases:
+        """Returns the releases, from what an engine has made and the whole joint statement. Unless
+        the estimated lists of all records are given, they are computed."""
+        common, entries = statement_of_each(statement), entries_of_lists(statement)
+        releases = {}
+        for label in sorted(surveyed):
+            of_list = {**common, **entries[label]}
+            estimate = None if estimates is None else estimates[label]
+            releases[label] = AllRecordsRelease.of(surveyed[label], of_list, estimate)
+        return cls(releases, statement)
+
+    def _tables(self) -> Tables:
+        surveyed, estimates = {}, {}
+        for label, release in self.items():
+            survey = Survey(release.degrees, release.kappa, release.users_beyond)
+            surveyed[label] = SurveyedList(survey, release.bounded.released, {})
+            estimates[label] = release.released
+        return _tables_with(surveyed, estimates, self.statement)
+
+
+def read(directory: str) -> GroupAllRecordsReleases:
+    """Reads the lists, surveys and estimates of groups in a directory."""
+    lists, statement = read_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
+    rows_of: dict[Label, list[list[str]]] = {}
+    rows = parse_rows(read_file(directory, GROUP_SURVEYS_FILE), GROUP_SURVEYS_HEADER)
+    for attribute, group, *row in rows:
+        rows_of.setdefault((attribute, group), []).append(row)
+    estimated = parse_lists(read_file(directory, ALL_RECORDS_FILE), LISTS_HEADER)
+    surveyed, estimates = {}, {}
+    for label, entry in entries_of_lists(statement).items():
+        survey = survey_of_rows(rows_of[label], entry)
+        surveyed[label] = SurveyedList(survey, lists[label], {})
+        estimates[label] = estimated[label]
+    return GroupAllRecordsReleases.of_surveyed(surveyed, statement, estimates)
