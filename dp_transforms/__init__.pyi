@@ -44,8 +44,8 @@ from .releases.comparison import Comparison as Comparison
 from .releases.comparison import compare as compare
 from .releases.directory import load as load
 from .releases.frequency_list import ListRelease as ListRelease
-from .releases.groups import Attribute as Attribute
 from .releases.grouped_all_records import GroupAllRecordsReleases as GroupAllRecordsReleases
+from .releases.groups import Attribute as Attribute
 from .releases.groups import GroupReleases as GroupReleases
 from .releases.hierarchy import HierarchyReleases as HierarchyReleases
 from .releases.list_and_names import ListAndNames as ListAndNames
