@@ -9,7 +9,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.frame_records import Names, RecordArguments, listed_names
 from dp_transforms.files.public_groups import read_groups
-from dp_transforms.frames.lists import survey_share, with_survey
+from dp_transforms.frames.lists import has_survey, survey_share
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
 from dp_transforms.mechanisms.arguments import listed
@@ -101,7 +101,7 @@ def release_groups(
         "mechanism": mechanism,
     }
     spec: GroupedSpec
-    if with_survey(max_partitions_per_user, survey, largest_degree):
+    if has_survey(max_partitions_per_user, survey, largest_degree):
         spec = GroupAllRecordsSpec(
             **options, survey_share=survey_share(survey), largest_degree=largest_degree
         )

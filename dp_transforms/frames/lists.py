@@ -85,7 +85,7 @@ def release(
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
     spec: ListSpec | AllRecordsSpec
-    if with_survey(max_partitions_per_user, survey, largest_degree):
+    if has_survey(max_partitions_per_user, survey, largest_degree):
         spec = AllRecordsSpec(
             epsilon=epsilon,
             max_partitions_per_user=max_partitions_per_user,
@@ -100,7 +100,7 @@ def release(
     return list_release(released, statement)
 
 
-def with_survey(
+def has_survey(
     max_partitions_per_user: int | None, survey: bool | Number | None, largest_degree: int | None
 ) -> bool:
     """Returns whether a release has a survey. Raises a ValueError if other arguments need one that
@@ -227,7 +227,7 @@ def release_by_period(
         "span": periods,
     }
     spec: PeriodSpec
-    if with_survey(max_partitions_per_user, survey, largest_degree):
+    if has_survey(max_partitions_per_user, survey, largest_degree):
         spec = PeriodAllRecordsSpec(
             **options, survey_share=survey_share(survey), largest_degree=largest_degree
         )

@@ -90,7 +90,13 @@ OPTIONS = {
     "degrees with a chosen bound": {"unit": PrivacyUnit.NODE},
     "kappa": {"answers": True},
 }
-SLOW = {"list of all records on Beam", "both of all records", "names by what a look tells"}
+SLOW = {
+    "list of all records on Beam",
+    "lists of all records of periods",
+    "groups of all records",
+    "both of all records",
+    "names by what a look tells",
+}
 SOME_SLOW = [pytest.param(job, marks=[pytest.mark.slow] * (job in SLOW)) for job in JOBS]
 
 
