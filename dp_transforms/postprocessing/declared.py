@@ -1,9 +1,10 @@
-"""Cuts intervals of a release to what was declared about the list, and shows contradictions.
+"""Cuts intervals of a release to what was declared or enforced, and shows contradictions.
 
 If the declaration is true, the private number is within it. So an interval that holds the number
-still does when it is cut to the declaration, and cutting costs no confidence. If noisy numbers are
-far outside of the declaration, it is false, and the release says so. This follows from the release
-alone, and costs no privacy.
+still does when it is cut to the declaration, and cutting costs no confidence. The same holds for a
+bound that was enforced on the data, such as that on degrees. If noisy numbers are far outside of a
+declaration, it is false, and the release says so. This follows from the release alone, and costs no
+privacy.
 """
 
 from __future__ import annotations
@@ -28,22 +29,31 @@ _FALSE_ALARM = 1e-6
 
 
 class Declared(NamedTuple):
-    """What was declared about a list.
+    """What was declared about a list, or enforced.
 
     Attributes:
       nodes: for a graph, the number of its nodes: there are at most so many partitions, and each of
         them has fewer users.
       max_total: the largest possible sum of all frequencies.
+      degree_bound: the largest possible frequency. It is enforced, and so never false.
 
     >>> from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
     >>> Declared(nodes=10).most(COLUMNS, 1), Declared(nodes=10).most(ROWS, 1)
     (10, 9)
     >>> Declared(max_total=12).most(ROWS, 5)
     2
+    >>> Declared(degree_bound=3).most(ROWS, 1), Declared(degree_bound=3).most(COLUMNS, 4)
+    (3, 0)
     """
 
     nodes: float = math.inf
     max_total: float = math.inf
+    degree_bound: float = math.inf
+
+    @property
+    def most_users(self) -> float:
+        """Returns the largest possible frequency, before the total is looked at."""
+        return min(self.nodes - 1, self.degree_bound)
 
     def most(self, name: str, index: int) -> float:
         """Returns the largest value that the declaration allows for a number, which has a name and
@@ -52,21 +62,21 @@ class Declared(NamedTuple):
         if name == SHARE:
             return 1.0
         if name == TOTAL:
-            return min(nodes * (nodes - 1), total)
+            return min(nodes * self.most_users, total)
         if name == SUM:
-            return min(min(index, nodes) * (nodes - 1), total)
+            return min(min(index, nodes) * self.most_users, total)
         # The first index rows, or columns, are each at least as long as this one.
         most = total if total == math.inf else total // index
         if name == ROWS:
-            return min(nodes - 1 if index <= nodes else 0, most)
-        return min(nodes if index < nodes else 0, most)
+            return min(self.most_users if index <= nodes else 0, most)
+        return min(nodes if index <= self.most_users else 0, most)
 
 
 class DeclaredIntervals(ReleaseIntervals):
     """Cuts the intervals of a release to what was declared.
 
     Attributes:
-      contradicts: whether the release shows that the declaration is false. Over the noise, this is
+      contradicts: whether the release shows that a declaration is false. Over the noise, this is
         so for a true declaration with probability 1e-6 at most.
     """
 
@@ -74,10 +84,11 @@ class DeclaredIntervals(ReleaseIntervals):
         self.released = intervals.released
         self._intervals, self._declared = intervals, declared
         of_each = 1 - _FALSE_ALARM / 3
+        may_be_false = declared._replace(degree_bound=math.inf)
         self.contradicts = (
-            intervals.number_of_partitions(of_each).low > declared.most(COLUMNS, 1)
-            or intervals.frequency_at(1, of_each).low > declared.most(ROWS, 1)
-            or intervals.total(of_each).low > declared.most(TOTAL, 0)
+            intervals.number_of_partitions(of_each).low > may_be_false.most(COLUMNS, 1)
+            or intervals.frequency_at(1, of_each).low > may_be_false.most(ROWS, 1)
+            or intervals.total(of_each).low > may_be_false.most(TOTAL, 0)
         )
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
@@ -90,15 +101,16 @@ class DeclaredIntervals(ReleaseIntervals):
         return self._cut(low), self._cut(high)
 
     def _cut(self, band: FrequencyList) -> FrequencyList:
-        """Cuts a list, at all ranks, to what the number of nodes allows. A largest total, which
-        says less at a rank, is left aside."""
-        if self._declared.nodes == math.inf:
+        """Cuts a list, at all ranks, to what the number of nodes and the largest frequency allow. A
+        largest total, which says less at a rank, is left aside."""
+        if self._declared.most_users == math.inf:
             return band
-        nodes = int(self._declared.nodes)
-        last_ranks = np.minimum(band.multiplicities.cumsum(), nodes)
+        last_ranks = band.multiplicities.cumsum()
+        if self._declared.nodes < math.inf:
+            last_ranks = np.minimum(last_ranks, int(self._declared.nodes))
         kept = np.diff(last_ranks, prepend=0)
         # Frequencies that are cut to the same number become one run. They are negative, to fall.
-        cut = -np.minimum(band.frequencies, nodes - 1)
+        cut = -np.minimum(band.frequencies, int(self._declared.most_users))
         values, runs = np.unique(cut, return_inverse=True)
         multiplicities = np.bincount(runs, kept, len(values)).astype(np.int64)
         remaining = (multiplicities > 0) & (values < 0)

@@ -159,7 +159,13 @@ def graphs(nodes):
 
 def test_what_is_true_is_never_cut_away():
     for degrees in graphs(4):
-        for declared in (Declared(nodes=4), Declared(nodes=4, max_total=degrees.total)):
+        largest = max(degrees.frequencies.tolist(), default=1)
+        for declared in (
+            Declared(nodes=4),
+            Declared(nodes=4, max_total=degrees.total),
+            Declared(degree_bound=largest),
+            Declared(nodes=4, degree_bound=largest),
+        ):
             cut = DeclaredIntervals(Found(degrees), declared)
             assert not cut.contradicts and cut.bands() == (degrees, degrees)
             for name, index in [(TOTAL, 0), *itertools.product((ROWS, COLUMNS), range(1, 6))]:
@@ -168,6 +174,27 @@ def test_what_is_true_is_never_cut_away():
     four = DeclaredIntervals(Found(FrequencyList([7, 2, 1], [1, 1, 9])), Declared(nodes=4))
     assert four.contradicts
     assert four.bands()[0] == FrequencyList([3, 2, 1], [1, 1, 2])
+    # An enforced bound is never false: noise alone may lie above it.
+    three = DeclaredIntervals(Found(FrequencyList([7, 2, 1], [1, 1, 9])), Declared(degree_bound=3))
+    assert not three.contradicts
+    assert three.bands()[0] == FrequencyList([3, 2, 1], [1, 1, 9])
+
+
+@pytest.mark.parametrize("degree_bound", [None, 5])
+def test_no_answer_about_projected_degrees_exceeds_their_bound(degree_bound, tmp_path):
+    rng = np.random.default_rng(7)
+    edges = rng.integers(0, 400, (1_500, 2)).tolist()
+    release = dp.degrees(
+        edges, 0, 1, epsilon=1, privacy_unit="node", degree_bound=degree_bound,
+        secret=dp.JobSecret.insecure_for_testing(1),
+    )  # fmt: skip
+    bound = release.statement["degree_bound"]
+    loose = DeclaredIntervals(release.intervals._intervals, Declared())
+    assert loose.frequency_at(1).high > bound == release.frequency_at(1).high
+    assert release.partitions_with_at_least(bound + 1).high == 0
+    assert max(release.intervals.bands()[1].frequencies) <= bound and not release.contradiction
+    release.save(tmp_path / "out")
+    assert repr(dp.load(tmp_path / "out")) == repr(release)
 
 
 def test_a_false_number_of_nodes_is_told(tmp_path):
