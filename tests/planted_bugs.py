@@ -304,8 +304,8 @@ a group's survey and list cost what those of all users cost
 + of_list = spec.for_all
 # dp_transforms/releases/grouped_all_records.py: releases/test_grouped_all_records.py
 each attribute gets the budget of all groups
-- return self._spec_at(self.of_attribute)
-+ return self._spec_at(PrivacyBudget(self.epsilon_groups))
+- return self.spec_at(self.of_attribute.epsilon)
++ return self.spec_at(PrivacyBudget(self.epsilon_groups).epsilon)
 # dp_transforms/mechanisms/users_beyond.py: mechanisms/test_users_beyond.py
 the number of users beyond kappa has half the noise
 - DiscreteLaplace(1 / Fraction(self.epsilon))

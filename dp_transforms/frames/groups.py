@@ -9,7 +9,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.frame_records import Names, RecordArguments, listed_names
 from dp_transforms.files.public_groups import read_groups
-from dp_transforms.frames.lists import has_survey, survey_share
+from dp_transforms.frames.lists import survey_options
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
 from dp_transforms.mechanisms.arguments import listed
@@ -101,12 +101,11 @@ def release_groups(
         "mechanism": mechanism,
     }
     spec: GroupedSpec
-    if has_survey(max_partitions_per_user, survey, largest_degree):
-        spec = GroupAllRecordsSpec(
-            **options, survey_share=survey_share(survey), largest_degree=largest_degree
-        )
-    else:
+    of_survey = survey_options(max_partitions_per_user, survey, largest_degree)
+    if of_survey is None:
         spec = GroupsSpec(**options)
+    else:
+        spec = GroupAllRecordsSpec(**options, **of_survey)
     records = RecordArguments(data, user, partition, drop_nulls, groups=[*groups])
     (lists,), statement = run_spec(spec, session, secret, records)
     released = {(attribute, group): element for attribute, group, element in lists}

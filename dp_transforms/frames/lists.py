@@ -85,38 +85,37 @@ def release(
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
     spec: ListSpec | AllRecordsSpec
-    if has_survey(max_partitions_per_user, survey, largest_degree):
+    of_survey = survey_options(max_partitions_per_user, survey, largest_degree)
+    if of_survey is None:
+        spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
+    else:
         spec = AllRecordsSpec(
             epsilon=epsilon,
             max_partitions_per_user=max_partitions_per_user,
-            survey_share=survey_share(survey),
             mechanism=mechanism,
-            largest_degree=largest_degree,
+            **of_survey,
         )
-    else:
-        spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,),), statement = run_spec(spec, session, secret, records)
     return list_release(released, statement)
 
 
-def has_survey(
+def survey_options(
     max_partitions_per_user: int | None, survey: bool | Number | None, largest_degree: int | None
-) -> bool:
-    """Returns whether a release has a survey. Raises a ValueError if other arguments need one that
-    it does not have, or cannot do without the one that they refuse."""
-    if max_partitions_per_user is None:
-        if survey is False:
-            raise ValueError("survey=False goes with max_partitions_per_user, which is not given")
-        return True
-    if not survey and largest_degree is not None:
-        raise ValueError("largest_degree goes with a survey: give survey=True, or leave it out")
-    return bool(survey)
-
-
-def survey_share(survey: bool | Number | None) -> Number | None:
-    """Returns the survey's part of epsilon; None if its first rounds are to choose it."""
-    return None if survey is True else survey
+) -> dict[str, Any] | None:
+    """Returns the ``SurveyOptions`` that these arguments give, besides kappa; None if the release
+    has no survey. Raises a ValueError if arguments need a survey that the release does not have, or
+    refuse the one that it needs."""
+    if max_partitions_per_user is None and survey is False:
+        raise ValueError("survey=False goes with max_partitions_per_user, which is not given")
+    if max_partitions_per_user is not None and not survey:
+        if largest_degree is not None:
+            raise ValueError("largest_degree goes with a survey: give survey=True, or leave it out")
+        return None
+    return {
+        "survey_share": None if survey is True else survey,
+        "largest_degree": largest_degree,
+    }
 
 
 @hiding_originals
@@ -227,12 +226,11 @@ def release_by_period(
         "span": periods,
     }
     spec: PeriodSpec
-    if has_survey(max_partitions_per_user, survey, largest_degree):
-        spec = PeriodAllRecordsSpec(
-            **options, survey_share=survey_share(survey), largest_degree=largest_degree
-        )
-    else:
+    of_survey = survey_options(max_partitions_per_user, survey, largest_degree)
+    if of_survey is None:
         spec = PeriodListsSpec(**options)
+    else:
+        spec = PeriodAllRecordsSpec(**options, **of_survey)
     records = RecordArguments(
         data, user, partition, drop_nulls, time=time, period=period, span=periods
     )

@@ -32,7 +32,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -213,11 +213,10 @@ _FOLLOWS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class AllRecordsSpec(ReleaseSpec):
-    """Specifies a survey and a list, which together cost epsilon.
+class SurveyOptions:
+    """The arguments of a survey and a list, besides what they cost.
 
     Attributes:
-      epsilon: the cost of both.
       max_partitions_per_user: kappa, if it is declared; otherwise the survey chooses it.
       survey_share: the survey's part of epsilon (0 to 1); by default its own first rounds choose
         it, see ``survey_plan``.
@@ -227,6 +226,23 @@ class AllRecordsSpec(ReleaseSpec):
         intervals about all records their upper ends. It is enforced: if a user has more partitions,
         a random choice of this many stands for all of them. So privacy does not depend on whether
         the number is true.
+    """
+
+    max_partitions_per_user: int | None = None
+    survey_share: Number | None = None
+    mechanism: str = AUTO
+    max_degree: int = MAX_DEGREE
+    largest_degree: int | None = None
+
+    def spec_at(self, epsilon: Fraction) -> AllRecordsSpec:
+        """Returns the specification of a survey and a list with these options and this cost."""
+        options = {field.name: getattr(self, field.name) for field in fields(SurveyOptions)}
+        return AllRecordsSpec(epsilon=epsilon, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllRecordsSpec(SurveyOptions, ReleaseSpec):
+    """Specifies a survey and a list, which together cost epsilon.
 
     Raises:
       ValueError: an argument is out of range, or there is no such mechanism at a kappa that may be
@@ -236,11 +252,6 @@ class AllRecordsSpec(ReleaseSpec):
     tables = ReleasedTables(FREQUENCIES_FILE, surveyed_tables, surveyed_entries)
 
     epsilon: Number
-    max_partitions_per_user: int | None = None
-    survey_share: Number | None = None
-    mechanism: str = AUTO
-    max_degree: int = MAX_DEGREE
-    largest_degree: int | None = None
 
     def __post_init__(self) -> None:
         if self.largest_degree is not None:

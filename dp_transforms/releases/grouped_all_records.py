@@ -32,10 +32,7 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import parse_rows, read_file
-from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.registry import AUTO
-from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
 from dp_transforms.releases.all_records import (
     CHOSEN,
     SURVEY,
@@ -43,6 +40,7 @@ from dp_transforms.releases.all_records import (
     AllRecordsSpec,
     Survey,
     SurveyedList,
+    SurveyOptions,
     estimate_of,
     survey_of_rows,
 )
@@ -120,17 +118,11 @@ def entries_of_lists(statement: Mapping[str, Any]) -> dict[Label, Statement]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupAllRecordsSpec(GroupedSpec):
+class GroupAllRecordsSpec(GroupedSpec, SurveyOptions):
     """Specifies a survey and a list of all users, and of each group. Arguments besides those of
-    ``ReleaseGroupedLists`` are those of ``AllRecordsSpec``, the same for each list."""
+    ``ReleaseGroupedLists`` are those of ``SurveyOptions``, the same for each list."""
 
     tables = ReleasedTables(LISTS_FILE, surveyed_group_tables, surveyed_group_entries)
-
-    max_partitions_per_user: int | None = None
-    survey_share: Number | None = None
-    mechanism: str = AUTO
-    max_degree: int = MAX_DEGREE
-    largest_degree: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,22 +131,12 @@ class GroupAllRecordsSpec(GroupedSpec):
     @functools.cached_property
     def for_all(self) -> AllRecordsSpec:
         """Returns the specification of the survey and list of all users."""
-        return self._spec_at(PrivacyBudget(self.epsilon_all))
+        return self.spec_at(PrivacyBudget(self.epsilon_all).epsilon)
 
     @functools.cached_property
     def for_group(self) -> AllRecordsSpec:
         """Returns the specification of the survey and list of each group."""
-        return self._spec_at(self.of_attribute)
-
-    def _spec_at(self, budget: PrivacyBudget) -> AllRecordsSpec:
-        return AllRecordsSpec(
-            epsilon=budget.epsilon,
-            max_partitions_per_user=self.max_partitions_per_user,
-            survey_share=self.survey_share,
-            mechanism=self.mechanism,
-            max_degree=self.max_degree,
-            largest_degree=self.largest_degree,
-        )
+        return self.spec_at(self.of_attribute.epsilon)
 
     @property
     def partitions_per_user(self) -> int:

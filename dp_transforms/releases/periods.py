@@ -35,9 +35,9 @@ from dp_transforms.files.release_files import (
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
-from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
 from dp_transforms.releases.all_records import (
     AllRecordsSpec,
+    SurveyOptions,
     before_survey,
     surveyed_entries,
     surveyed_tables,
@@ -165,9 +165,9 @@ class PeriodListsSpec(PeriodSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodAllRecordsSpec(PeriodSpec):
+class PeriodAllRecordsSpec(PeriodSpec, SurveyOptions):
     """Specifies a survey and a list for each public period. Other arguments than those of
-    ``PeriodListsSpec`` are those of ``AllRecordsSpec``.
+    ``PeriodListsSpec`` are those of ``SurveyOptions``.
 
     Privacy. Neighbouring data differ by all records of one user, in any periods. The user's own
     records alone decide in which periods, at most w of them, the user counts. The release of each
@@ -179,12 +179,6 @@ class PeriodAllRecordsSpec(PeriodSpec):
 
     tables = ReleasedTables(FREQUENCIES_FILE, surveyed_tables, surveyed_entries)
 
-    max_partitions_per_user: int | None = None
-    survey_share: Number | None = None
-    mechanism: str = AUTO
-    max_degree: int = MAX_DEGREE
-    largest_degree: int | None = None
-
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.of_each
@@ -192,14 +186,7 @@ class PeriodAllRecordsSpec(PeriodSpec):
     @functools.cached_property
     def of_each(self) -> AllRecordsSpec:
         """Returns the specification of each period's release."""
-        return AllRecordsSpec(
-            epsilon=self.epsilon_of_each,
-            max_partitions_per_user=self.max_partitions_per_user,
-            survey_share=self.survey_share,
-            mechanism=self.mechanism,
-            max_degree=self.max_degree,
-            largest_degree=self.largest_degree,
-        )
+        return self.spec_at(self.epsilon_of_each)
 
     @property
     def partitions_per_period(self) -> int:
