@@ -7,11 +7,13 @@ secret.
 # Annotations are not deferred, since Beam YAML reads the types of these signatures.
 
 import datetime
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
+from dp_transforms.beam.all_records import ReleaseAllRecords
 from dp_transforms.beam.attributes import ReleaseAttributes
 from dp_transforms.beam.contributions import (
     BoundContributions,
@@ -19,16 +21,21 @@ from dp_transforms.beam.contributions import (
     DeclareBounded,
 )
 from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees, ReleaseNodeDegrees
-from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.grouped import ReleaseGroupedAllRecords, ReleaseGroupedLists
 from dp_transforms.beam.hierarchy import ReleaseHierarchy
 from dp_transforms.beam.records import ToRecords
 from dp_transforms.beam.release import ReleaseFrequencyList
 from dp_transforms.beam.selection import SelectPartitions
-from dp_transforms.beam.windowed import ReleaseWindowedLists, SelectWindowedPartitions
+from dp_transforms.beam.windowed import (
+    ReleaseWindowedAllRecords,
+    ReleaseWindowedLists,
+    SelectWindowedPartitions,
+)
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
+from dp_transforms.releases.all_records import SurveyedList, estimate_of
 from dp_transforms.releases.attributes import attribute_label
 from dp_transforms.releases.degrees import chooses_degree_bound
 from dp_transforms.releases.node_degrees import ProjectedList
@@ -120,11 +127,30 @@ def release_frequency_list(
     ) | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
 
 
+def release_all_records(
+    epsilon: float, largest_degree: int | None = None, num_buckets: int | None = None
+) -> beam.PTransform:
+    """Estimates how many partitions have how many users in all records; needs no kappa.
+
+    A survey of how many partitions users have chooses kappa. Takes rows with the fields user and
+    partition that were not bounded before. Gives rows of frequency and multiplicity.
+
+    Args:
+      epsilon: the privacy loss of survey and list together, for adding or removing all records of
+        one user.
+      largest_degree: a public number of partitions that no user is thought to exceed. It is
+        enforced.
+      num_buckets: how many parts users, or partitions, are split into.
+    """
+    release = ReleaseAllRecords(epsilon, largest_degree=largest_degree, num_buckets=num_buckets)
+    return release | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
+
+
 def release_grouped_lists(
     attributes: list[str],
     epsilon_all: float,
     epsilon_groups: float,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
     groups: dict[str, list[str]] | None = None,
     epsilon_selection: float | None = None,
     delta: float | None = None,
@@ -139,7 +165,8 @@ def release_grouped_lists(
       attributes: the fields whose values are the groups.
       epsilon_all: the privacy loss of the list of all users.
       epsilon_groups: the privacy loss of all groups; each attribute gets an equal part.
-      max_partitions_per_user: the most partitions in which one user counts.
+      max_partitions_per_user: the most partitions in which one user counts. By default a survey of
+        each list chooses it, and lists are estimates of all records.
       groups: maps attributes to the public names of their groups. For other attributes, names are
         selected.
       epsilon_selection: the privacy loss of the selection of names.
@@ -153,14 +180,21 @@ def release_grouped_lists(
     given = [value for value in (epsilon_selection, delta) if value is not None]
     if len(given) == 1:
         raise ValueError("epsilon_selection and delta are given together, or neither is")
-    release = ReleaseGroupedLists(
-        [Attribute(name, tuple(public[name]) if name in public else None) for name in attributes],
-        epsilon_all=epsilon_all,
-        epsilon_groups=epsilon_groups,
-        max_partitions_per_user=max_partitions_per_user,
-        selection=PrivacyBudget(*given) if given else None,
-        num_buckets=num_buckets,
-    )
+    named = [
+        Attribute(name, tuple(public[name]) if name in public else None) for name in attributes
+    ]
+    options: dict[str, Any] = {
+        "epsilon_all": epsilon_all,
+        "epsilon_groups": epsilon_groups,
+        "selection": PrivacyBudget(*given) if given else None,
+        "num_buckets": num_buckets,
+    }
+    if max_partitions_per_user is None:
+        release: beam.PTransform = ReleaseGroupedAllRecords(named, **options)
+    else:
+        release = ReleaseGroupedLists(
+            named, max_partitions_per_user=max_partitions_per_user, **options
+        )
     return release | "Rows" >> beam.FlatMapTuple(_grouped_rows).with_output_types(_GROUPED)
 
 
@@ -277,7 +311,7 @@ def release_windowed_lists(
     start: str,
     stop: str,
     max_windows_per_user: int,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
     """Releases a list for each fixed window; gives rows of window, frequency and multiplicity.
@@ -291,10 +325,14 @@ def release_windowed_lists(
       stop: the windows that begin before this day or time are released. Start and stop are public:
         choose both without looking at the records.
       max_windows_per_user: the most windows in which one user counts.
-      max_partitions_per_user: the most partitions in which one user counts in each window.
+      max_partitions_per_user: the most partitions in which one user counts in each window. By
+        default a survey of each window chooses it, and lists are estimates of all records of the
+        windows in which a user counts.
       num_buckets: how many parts users, or partitions, are split into.
     """
-    release = ReleaseWindowedLists(
+    declares = max_partitions_per_user is not None
+    transform = ReleaseWindowedLists if declares else ReleaseWindowedAllRecords
+    release = transform(
         epsilon=epsilon,
         start=_time("start", start),
         stop=_time("stop", stop),
@@ -368,13 +406,16 @@ def _time(name: str, text: str) -> Timestamp:
     return Timestamp.from_utc_datetime(time.astimezone(datetime.timezone.utc))
 
 
-def _rows(released: FrequencyList, **labels: str) -> list[beam.Row]:
-    """Returns the rows of a list, each of which begins with the labels."""
+def _rows(released: FrequencyList | SurveyedList, **labels: str) -> list[beam.Row]:
+    """Returns the rows of a list, each of which begins with the labels. If the list has a survey,
+    they are those of the estimated list of all records."""
+    if isinstance(released, SurveyedList):
+        released = estimate_of(released, released.entries)
     return [beam.Row(**labels, frequency=f, multiplicity=m) for f, m in released]
 
 
 # Beam 2.65 reads types wrongly from a function with **labels, so lists have one without.
-def _list_rows(released: FrequencyList) -> list[beam.Row]:
+def _list_rows(released: FrequencyList | SurveyedList) -> list[beam.Row]:
     return _rows(released)
 
 
@@ -395,7 +436,7 @@ def _hierarchy_rows(
     return _rows(released, **dict(zip(levels, names, strict=True)))
 
 
-def _windowed_rows(window: str, released: FrequencyList) -> list[beam.Row]:
+def _windowed_rows(window: str, released: FrequencyList | SurveyedList) -> list[beam.Row]:
     return _rows(released, window=window)
 
 
@@ -405,5 +446,7 @@ def _named_row(window: str, partition: str, *noisy_count: int) -> beam.Row:
     return beam.Row(window=window, partition=partition)
 
 
-def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:
+def _grouped_rows(
+    attribute: str, group: str, released: FrequencyList | SurveyedList
+) -> list[beam.Row]:
     return _rows(released, attribute=attribute, group=group)

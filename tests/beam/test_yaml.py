@@ -81,6 +81,22 @@ def test_lists_of_groups(tmp_path):
     assert lists == of_all | {("size", group, USERS // 2, 1) for group in "01"}
 
 
+def test_lists_of_all_records_without_kappa(tmp_path):
+    """At an epsilon of 500 for the survey and more for the list, there is no noise."""
+    rows = run([NAMED, step("ReleaseAllRecords", epsilon=10_000.0)], tmp_path, RECORDS)
+    assert [(row["frequency"], row["multiplicity"]) for row in rows] == [(USERS, 4)]
+
+
+def test_lists_of_groups_without_kappa(tmp_path):
+    named = step("MapToFields", fields={"user": "account", "partition": "item", "size": "size"})
+    records = [(f"user{u}", f"item{i}", u % 2) for u in range(USERS) for i in range(2)]
+    budget = {"epsilon_all": 1e4, "epsilon_groups": 1e4, "groups": {"size": ["0", "1"]}}
+    release = step("ReleaseGroupedLists", attributes=["size"], **budget)
+    rows = run([named, release], tmp_path, records)
+    lists = {(r["attribute"], r["group"], r["frequency"], r["multiplicity"]) for r in rows}
+    assert lists == {("", "", USERS, 2), *(("size", group, USERS // 2, 2) for group in "01")}
+
+
 DAY = 24 * 60 * 60
 DAYS = {"start": "2026-01-30", "stop": "2026-02-01T00:00:00Z"}
 FIRST = 1769731200  # 2026-01-30T00:00:00Z
@@ -99,6 +115,14 @@ def test_a_list_for_each_window(tmp_path):
     """At 50 for each partition of a window a frequency changes with a probability below 1e-9."""
     bounds = {"max_windows_per_user": 2, "max_partitions_per_user": 2}
     release = step("ReleaseWindowedLists", epsilon=200.0, **DAYS, **bounds)
+    rows = run([*IN_WINDOWS, release], tmp_path, VISITS)
+    lists = {(row["window"], row["frequency"], row["multiplicity"]) for row in rows}
+    first, second = ("2026-01-30T00:00:00Z", USERS, 2), ("2026-01-31T00:00:00Z", USERS // 2, 1)
+    assert lists == {first, second}
+
+
+def test_a_list_of_all_records_for_each_window(tmp_path):
+    release = step("ReleaseWindowedLists", epsilon=2e4, **DAYS, max_windows_per_user=2)
     rows = run([*IN_WINDOWS, release], tmp_path, VISITS)
     lists = {(row["window"], row["frequency"], row["multiplicity"]) for row in rows}
     first, second = ("2026-01-30T00:00:00Z", USERS, 2), ("2026-01-31T00:00:00Z", USERS // 2, 1)
