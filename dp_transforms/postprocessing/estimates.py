@@ -73,11 +73,25 @@ class Estimate:
             return f"{rounded(float(number), 4, rounding):,.4g}"
 
         value, low = text(self.value), text(self.low, ROUND_FLOOR)
-        high = "" if math.isinf(self.high) else text(self.high, ROUND_CEILING)
+        high = text(self.high, ROUND_CEILING)
         words = "confidence" if self.kind == PROVED else "under the model"
-        if math.isinf(self.high):
-            return f"{value} ({low} or more, {100 * self.confidence:.15g}% {words})"
-        return f"{value} ({low} to {high}, {100 * self.confidence:.15g}% {words})"
+        span = span_words(self, low, high)
+        return f"{value} ({span}, {100 * self.confidence:.15g}% {words})"
+
+
+def span_words(estimate: Estimate, low: str, high: str) -> str:
+    """Returns an interval in words. The texts of its ends are left out where they are infinite.
+
+    >>> span_words(Estimate(7, -math.inf, 9), "", "9")
+    '9 or less'
+    """
+    if math.isinf(estimate.low) and math.isinf(estimate.high):
+        return "no bound is proved"
+    if math.isinf(estimate.high):
+        return f"{low} or more"
+    if math.isinf(estimate.low):
+        return f"{high} or less"
+    return f"{low} to {high}"
 
 
 class Answers(ABC):

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 _Ranking = Sequence[tuple[str, dict[str, Estimate]]]
 _LONGEST_LABEL, _FEWEST_LETTERS = 24, 3
 _BITS, _UNIQUE = "Shannon entropy (bits)", "unique"
-_EACH = (
-    "The interval below each number contains the number without noise with "
-    f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
-)
 
 
 def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
@@ -48,7 +44,7 @@ there are, and {users} without a value of an attribute are not in its list."""
     content += _table(
         "Attributes, from the most identifying on",
         f"Ranked by their Shannon entropy; the order of attributes whose intervals overlap may be "
-        f"another one without noise. {_EACH}",
+        f"another one without noise. {page.each_interval(release.statement)}",
         ranking,
         {_BITS: ("Entropy, bits", page.bits_text), _UNIQUE: ("Unique", _share_text)},
     )

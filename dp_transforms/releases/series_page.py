@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from dp_transforms.releases.series import Releases
 
 _GUESSES, _ALPHA = 10, "0.5"
-_EACH_INTERVAL = (
-    "The interval below each number contains the number before noise with "
-    f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
-)
 
 
 def series_page(releases: Releases, words: Words) -> page.Page:
@@ -77,10 +73,10 @@ def _content(releases: Releases, terms: Wording, picture: bytes) -> str:
     labelled: dict[str, ListRelease] = dict(zip(releases.labels, releases.values(), strict=True))
     content = _introduction(releases, terms, picture) + _sizes(releases, terms)
     lists = {name: release for name, release in labelled.items() if len(release.released)}
-    kind = releases.kind.capitalize()
+    kind, each = releases.kind.capitalize(), page.each_interval(releases.statement)
     if releases.kind == "group" and terms.guessing:
-        return content + _guessing(kind, lists)
-    return content + _concentration(kind, lists)
+        return content + _guessing(kind, lists, each)
+    return content + _concentration(kind, lists, each)
 
 
 def _names_content(releases: Releases, picture: bytes) -> str:
@@ -96,13 +92,20 @@ def _introduction(releases: Releases, terms: Wording, picture: bytes) -> str:
     each = f"each {releases.kind}"
     if releases.kind == "group":
         each = f"all {terms.users} and that of each group"
+    what = "as released: the numbers before noise differ by the noise that makes them private."
+    has_surveys = "survey" in releases.statement
+    if has_surveys:
+        what = (
+            "estimated: numbers are those of all records, by the list of the records that bounding "
+            f"kept and a survey of how many {terms.things} {terms.users} have."
+        )
     intro = (
-        f"The list of {each}, as released: the numbers before noise differ by the noise that "
-        f"makes them private. They do not say which {terms.things}.{terms.limits('Each is')}"
+        f"The list of {each}, {what} They do not say which {terms.things}.{terms.limits('Each is')}"
     )
+    values = "values of all records" if has_surveys else "values before noise"
     caption = (
-        f"Bars, or the band, hold the values before noise, each with {CONFIDENCE:.0%} "
-        "confidence, over the noise alone"
+        f"Bars, or the band, hold the {values}, each with {CONFIDENCE:.0%} confidence, over the "
+        "noise alone"
     )
     if terms.guessing:
         caption += "; bars without an end go on"
@@ -112,31 +115,33 @@ def _introduction(releases: Releases, terms: Wording, picture: bytes) -> str:
 def _sizes(releases: Releases, terms: Wording) -> str:
     """Returns the section with the numbers of partitions and contributions of each list. For
     periods, a second section has their changes."""
-    labels = releases.labels
+    labels, each = releases.labels, page.each_interval(releases.statement)
     partitions, total = releases.series("partitions"), releases.series("total")
     heads = (releases.kind.capitalize(), terms.things.capitalize(), "Contributions")
     sizes = [map(page.count_text, series.estimates) for series in (partitions, total)]
     rows = zip(labels, *sizes, strict=True)
-    content = page.section("Sizes", _EACH_INTERVAL, [heads, *rows])
+    content = page.section("Sizes", each, [heads, *rows])
     if releases.kind != "group" and len(releases) > 1:
         changes = [map(page.count_text, series.changes) for series in (partitions, total)]
         rows = zip(labels[1:], *changes, strict=True)
-        about = f"{_EACH_INTERVAL} A change is the number minus that of the {releases.kind} before."
+        about = f"{each} A change is the number minus that of the {releases.kind} before."
         content += page.section("Changes", about, [heads, *rows])
     return content
 
 
-def _concentration(kind: str, lists: Mapping[str, ListRelease]) -> str:
-    """Returns the section with the share of the most frequent partitions of each list."""
+def _concentration(kind: str, lists: Mapping[str, ListRelease], each: str) -> str:
+    """Returns the section with the share of the most frequent partitions of each list. ``each``
+    says what the intervals contain."""
     heads = (kind, f"Part of the {_GUESSES} most frequent")
     rows = [
         (name, page.share_text(release.share_of_top(_GUESSES))) for name, release in lists.items()
     ]
-    return page.section("How concentrated", _EACH_INTERVAL, [heads, *rows])
+    return page.section("How concentrated", each, [heads, *rows])
 
 
-def _guessing(kind: str, lists: Mapping[str, ListRelease]) -> str:
-    """Returns the section on how hard it is to guess the partition of a user of each list."""
+def _guessing(kind: str, lists: Mapping[str, ListRelease], each: str) -> str:
+    """Returns the section on how hard it is to guess the partition of a user of each list. ``each``
+    says what the intervals contain."""
     heads = (kind, f"{_GUESSES} guesses", "Half broken")
     rows = [
         (
@@ -147,7 +152,7 @@ def _guessing(kind: str, lists: Mapping[str, ListRelease]) -> str:
         for name, release in lists.items()
     ]
     about = (
-        f"{_EACH_INTERVAL} In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} "
+        f"{each} In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} "
         "guesses, and the guesswork to break half."
     )
     return page.section("How hard to guess", about, [heads, *rows])

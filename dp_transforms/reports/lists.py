@@ -38,10 +38,6 @@ _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
 _TOP = 10
 _HEADS = ("Proved", "By the model")
-_EACH = (
-    "The interval below each number contains the number before noise with "
-    f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
-)
 _ABOUT_MODEL = (
     " On the right are shorter intervals, which are not proved: they are as good as a model of "
     "lists."
@@ -293,7 +289,7 @@ def _numbers(release: ListRelease, terms: Wording) -> str:
     for name in kinds[0]:
         estimates = [numbers[name] for numbers in kinds]
         rows.append((name[:1].upper() + name[1:], *map(_text, estimates)))
-    return _section("Numbers", "", "", rows)
+    return _section("Numbers", page.each_interval(release.statement), "", rows)
 
 
 def _top(release: ListRelease, terms: Wording) -> str:
@@ -319,7 +315,8 @@ def _metrics(release: ListRelease) -> str:
     for alpha in _ALPHAS:
         guesswork = [page.bits_text(kind.alpha_guesswork_bits(alpha)) for kind in kinds]
         rows.append((f"Guesswork to reach {float(alpha):.0%}", *guesswork))
-    about = "Effective key lengths in bits (Bonneau, IEEE S&P 2012). "
+    each = page.each_interval(release.statement)
+    about = f"Effective key lengths in bits (Bonneau, IEEE S&P 2012). {each}"
     return _section("How hard to guess", about, "Metric", rows)
 
 
@@ -327,7 +324,6 @@ def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -
     """Returns the section with a table of numbers. A row has a name, a number with a proved
     interval and, if there is a model, the number with the model's interval."""
     kinds = len(rows[0]) - 1
-    about += _EACH
     if kinds > 1:
         about += _ABOUT_MODEL
     return page.section(title, about, [(head, *_HEADS[:kinds]), *rows])

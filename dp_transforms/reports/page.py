@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
-from dp_transforms.postprocessing.estimates import Estimate, percents
+from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents, span_words
 from dp_transforms.postprocessing.text_table import text_table as text_table
 from dp_transforms.reports.phrases import Words, cost_words
 
@@ -268,15 +268,27 @@ def _take_literally(axes: Any, *more: Any) -> None:
         text.set_parse_math(False)
 
 
+def each_interval(statement: Mapping[str, Any]) -> str:
+    """Returns sentences that say what the interval below each number of a list contains. The list
+    is that of a privacy.json; if it has a survey, its numbers are those of all records."""
+    contains = "number before noise", "over the noise alone"
+    if "survey" in statement:
+        contains = "number of all records", "over the noise of the list and its survey"
+    number, noise = contains
+    return (
+        f"The interval below each number contains the {number} with {CONFIDENCE:.0%} confidence, "
+        f"{noise}. Each interval holds by itself."
+    )
+
+
 def count_text(estimate: Estimate) -> str:
     """Returns a whole number as text, with its interval below it.
 
     >>> count_text(Estimate(169, 160, 1_177))
     '169\\n160 to 1,177'
     """
-    if math.isinf(estimate.high):
-        return f"{estimate.value:,}\n{estimate.low:,} or more"
-    return f"{estimate.value:,}\n{estimate.low:,} to {estimate.high:,}"
+    low, high = (f"{end:,}" for end in (estimate.low, estimate.high))
+    return f"{estimate.value:,}\n{span_words(estimate, low, high)}"
 
 
 def share_text(estimate: Estimate) -> str:
@@ -312,7 +324,7 @@ def _budget(statement: Mapping[str, Any]) -> str:
     }
     about = {
         "max_partitions_per_user": "Partitions per user, at most",
-        "max_partitions_per_user_is": "This bound is",
+        "max_partitions_per_user_is": "The bound on partitions per user is",
         "degree": "Degree",
         "degree_bound": "Bound on degrees",
         "sensitivity": "Sensitivity (L1)",

@@ -99,6 +99,9 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
     names = [words.about] if words.about else columns
     # A list without any names of columns may be one of passwords.
     guessing = not names or any("pass" in name.lower() or name.lower() == "pin" for name in names)
+    if "survey" in statement:
+        # Guessing metrics have intervals only for lists of which nothing was dropped.
+        guessing = False
     return Wording(
         title=f"A differentially private frequency list{words.of_data}",
         total=f"contributions of {users} to",

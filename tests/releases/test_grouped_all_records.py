@@ -133,6 +133,13 @@ def test_groups_with_surveys_are_saved_and_read(tmp_path):
         read.privacy
     )
     assert "as many partitions as its survey chose" in read.privacy
+    # Also of passwords, for which there are no guessing metrics of all records.
+    passwords = {"password" if name == "item" else name: DATA[name] for name in DATA}
+    columns = {"user": "user", "partition": "password"}
+    page, pictures = dp.release_groups(
+        passwords, **columns, groups=GROUPS, epsilon_all=1, epsilon_groups=2
+    ).page()
+    assert "How concentrated" in page and "number of all records with 95% confidence" in page
     page, pictures = read.page()
     assert "frequency lists of groups" in page and pictures
 

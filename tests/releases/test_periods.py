@@ -159,6 +159,10 @@ def test_periods_with_surveys_are_saved_and_read_as_those_of_one_job(tmp_path):
     assert "as many partitions as its survey chose" in read.privacy
     assert "of at most 2 days of each user" in repr(read[DAYS[0]])
     assert "max_partitions_per_user" not in read.statement
+    # Without a largest degree, no end of a change is known.
+    page, _ = released.page()
+    assert "no bound is proved" in page and "inf" not in page.split("Privacy statement")[0][-5000:]
+    assert "no bound is proved" in str(released.series("total").changes[0])
     # A day of another job costs more than any statement says.
     dp.release_by_period(DATA, **COLUMNS, **SPAN, **options | {"epsilon": 4})[DAYS[1]].save(
         tmp_path / "out" / DAYS[1], overwrite=True
