@@ -118,9 +118,9 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
 def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: str) -> str:
     """Returns ``Wording.bound`` of a statement about records that may have been dropped."""
     periods = statement.get("periods", {})
-    if "max_partitions_per_user" not in statement:
-        # These are several lists with a survey of each: their numbers are about all records.
-        return of_periods(statement) and f",{of_periods(statement)}"
+    if _is_of_surveys(statement):
+        # Numbers of these lists are about all records.
+        return f",{of_periods(statement)}" if periods else ""
     kappa = statement["max_partitions_per_user"]
     kappa = periods.get("max_partitions_per_user_and_period", kappa)
     bound = f", of at most {some(kappa, thing, things)} of each {user}"
@@ -259,7 +259,7 @@ def _survey_words(statement: Mapping[str, Any]) -> str:
         kappa = statement["max_partitions_per_user"]
         counts = f"Each user counts in at most {some(kappa, 'partition')} of the list"
     survey = "A survey of each list, of how many partitions users have, took a part of its epsilon"
-    if "epsilon" in statement["survey"]:
+    if not _is_of_surveys(statement):
         epsilon = amount(statement["survey"]["epsilon"])
         survey = f"A survey of how many partitions users have took epsilon = {epsilon} of the whole"
     return (
@@ -267,6 +267,12 @@ def _survey_words(statement: Mapping[str, Any]) -> str:
         "tells what bounding drops. Numbers of all records are estimates from the list and the "
         "survey."
     )
+
+
+def _is_of_surveys(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of several lists, each with a survey. Then the costs of
+    the surveys are not in it, since each list has its own."""
+    return "survey" in statement and "epsilon" not in statement["survey"]
 
 
 def choice_words(statement: Mapping[str, Any]) -> list[str]:

@@ -180,6 +180,8 @@ def test_a_bound_may_be_declared_beside_the_surveys():
         assert release.kappa == 2 and release.statement["survey"]["epsilon_exact"] == "0.25"
     assert released.statement["max_partitions_per_user"] == 2
     assert "at most 2 partitions of the list" in released.privacy
+    page, _ = released.page()
+    assert "The list of each day, estimated" in page and "Each is of at most 3 days of each" in page
     with pytest.raises(ValueError, match="survey=False goes with max_partitions_per_user"):
         dp.release_by_period(
             DATA, **COLUMNS, **SPAN, epsilon=3, max_periods_per_user=3, survey=False
