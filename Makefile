@@ -85,11 +85,12 @@ fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --fresh --timeout=0 tests/fuzzing
 
 # LISTS=DIR: more frequency lists, as CSV files;  EDGES=DIR: graphs, as .csv.gz files of edges;
-# PAIRS=DIR: pairs of users and items, as CSV files;  RESUME=1: only pages that are not of this commit
+# PAIRS=DIR: pairs of users and items, as CSV files;  RESUME=1: only pages that are not of this commit;
+# DRAWS=1: other draws than those that are the same each time;  DRAWS=fresh: new ones each time
 bench: .venv-bench/installed .venv-peers/installed
 	.venv-bench/bin/python -m benchmarks --peers_python=.venv-peers/bin/python \
 	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES)) $(if $(PAIRS),--pairs=$(PAIRS)) \
-	  $(if $(RESUME),--resume)
+	  $(if $(RESUME),--resume) $(if $(DRAWS),--draws=$(DRAWS))
 
 bench-large: .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks.large

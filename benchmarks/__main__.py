@@ -1,7 +1,7 @@
 """The benchmark book: runs every benchmark, and writes RESULTS.md from what they wrote.
 
     python -m benchmarks [--lists=DIR] [--edges=DIR] [--pairs=DIR] [--peers_python=PYTHON]
-        [--data=DIR] [--only NAME ... | --resume] [--assemble]
+        [--data=DIR] [--draws=SEED] [--only NAME ... | --resume] [--assemble]
 
 Each benchmark has a process of its own and a limit of time, and writes its page and plots into
 benchmarks/results. Benchmarks that time something run first, one after another; the others share
@@ -9,6 +9,11 @@ the cores. If a benchmark fails or takes too long, RESULTS.md says so, and shows
 earlier run. It also says which peers did not run, and by which commit each page was made.
 ``--resume`` runs only benchmarks whose pages are by another commit. ``make bench`` makes the
 environments, with peers, and runs this.
+
+What is drawn follows from the name of the page, and from ``--draws``. So a page is the same each
+time, but for its times; ``--draws=1`` gives other draws, and ``--draws=fresh`` new ones each time.
+Other packages draw from the operating system in any case, and so do commands in processes of their
+own, of which only time, memory and files are measured.
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from benchmarks.harness import DRAWS
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -133,6 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", metavar="DIR", help="pairs user,item, as CSV files")
     parser.add_argument("--peers_python", metavar="PYTHON", help="an environment with the peers")
     parser.add_argument("--data", metavar="DIR", help="keeps the records that are made")
+    parser.add_argument("--draws", **DRAWS)
     parser.add_argument("--only", nargs="+", choices=[benchmark.page for benchmark in BENCHMARKS])
     parser.add_argument("--resume", action="store_true", help="only pages of other commits")
     parser.add_argument("--assemble", action="store_true", help="write the book, run nothing")
@@ -155,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{name}: {seconds} s", flush=True)
         if name not in faults and not (name == WHOLE and faults):
             made = {"begun": f"{begun:%Y-%m-%d %H:%M}", "seconds": seconds, "commit": commit}
-            runs[name] = {**made, **more}
+            runs[name] = {**made, "draws": flags.draws, **more}
             RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
 
     async def make(benchmark: Benchmark) -> None:
@@ -199,6 +207,7 @@ async def run(benchmark: Benchmark, options: Mapping[str, Any]) -> str | None:
     """
     command = [sys.executable, "-m", f"benchmarks.{benchmark.page}", *benchmark.arguments]
     command += [f"--{name}={options[name]}" for name in benchmark.options if options[name]]
+    command.append(f"--draws={options['draws']}")
     environment = {**os.environ, **ONE_THREAD}
     # Many images set this. Each command that is timed would then compile its modules anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -280,6 +289,7 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         minutes = f"{made['seconds'] / 60:.0f} min"
         yield f"| {WHOLE}, by one command | {made['begun']} | {minutes} | | {made['commit']} |"
     yield ""
+    yield f"{about_draws(runs)}\n"
     if any(benchmark.page not in runs for benchmark in BENCHMARKS):
         yield "What is by itself was not made by this command, but by the benchmark's own.\n"
     yield (
@@ -294,6 +304,22 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         if "peers_python" in benchmark.options and benchmark.page in runs:
             yield f"{about_peers(runs[benchmark.page]['peers'])}\n"
         yield from page(RESULTS / f"{benchmark.page}.md")
+
+
+def about_draws(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns a sentence on the pages whose draws were not those that this command has without a
+    seed.
+
+    >>> about_draws({"answers": {"draws": "0"}, "looks": {"draws": "fresh"}})
+    'What is drawn is the same in each run, except on these pages: looks.'
+    """
+    others = [
+        page
+        for page, made in runs.items()
+        if page != WHOLE and made.get("draws") != DRAWS["default"]
+    ]
+    exception = f", except on these pages: {', '.join(others)}" if others else ""
+    return f"What is drawn is the same in each run{exception}."
 
 
 def about_peers(versions: Mapping[str, str]) -> str:

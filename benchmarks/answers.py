@@ -17,7 +17,7 @@ import numpy as np
 
 import dp_transforms as dp
 from benchmarks.baselines import PEERS
-from benchmarks.coverage import ALPHA, TOP, coverage_part, exact, lists, others_part, secrets
+from benchmarks.coverage import ALPHA, TOP, coverage_part, exact, job_secrets, lists, others_part
 from benchmarks.frequency_lists import Input, Mean, distances, number, peer_distances, peer_releases
 from benchmarks.harness import page_parser, write_page
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
@@ -68,7 +68,7 @@ def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
         for name, error in errors(answers, case.private).items():
             errors_by_question.setdefault(name, {}).setdefault(kind, []).append(error)
 
-    for secret in secrets(releases):
+    for secret in job_secrets(releases):
         release = dp.release_counts(
             case.private,
             epsilon=rate * case.max_partitions,

@@ -15,6 +15,7 @@ import io
 import itertools
 import pathlib
 import re
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -68,9 +69,12 @@ KINDS = {
 GUESSES, TOGETHER, BANDS, CURVE = "G_0.5", "top ten", "all ranks", "all shares"
 
 
-def secrets(number: int) -> list[JobSecret]:
-    """Returns secrets that anyone can repeat, so that the page is the same each time."""
-    return [JobSecret.insecure_for_testing(seed) for seed in range(number)]
+def job_secrets(number: int) -> list[JobSecret]:
+    """Returns secrets that may serve several releases."""
+    return [
+        JobSecret.insecure_for_testing(int.from_bytes(secrets.token_bytes(), "big"))
+        for _ in range(number)
+    ]
 
 
 def exact(known: FrequencyList) -> Answers:
@@ -189,7 +193,7 @@ def coverage(releases: int) -> Iterator[Held]:
     """Yields all intervals that releases of all lists show."""
     for name, private in lists():
         for mechanism, rates in RATES.items():
-            for rate, secret in itertools.product(rates, secrets(releases)):
+            for rate, secret in itertools.product(rates, job_secrets(releases)):
                 release = dp.release_counts(
                     private,
                     epsilon=rate,
@@ -333,7 +337,7 @@ def other_rows(releases: int) -> Iterator[str]:
     yield "| --- | --- | ---: | ---: |"
 
     def row(title: str, name: str, make: Callable[..., list[bool]], *data: object) -> str:
-        outcomes = [held for secret in secrets(releases) for held in make(secret, *data)]
+        outcomes = [held for secret in job_secrets(releases) for held in make(secret, *data)]
         return f"| {title} | {name} | {len(outcomes):,} | {np.mean(outcomes):.1%} |"
 
     for name, table in records():

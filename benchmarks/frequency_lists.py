@@ -1,7 +1,7 @@
 """Accuracy of the default release beside the peers of ``baselines``, at equal pure epsilon.
 
     python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR]
-        [--rates 1 0.1] [--precision=0.01] [--seconds=0.6] [--output=benchmarks/results] [--draw]
+        [--rates 1 0.1] [--precision=0.01] [--output=benchmarks/results] [--draw]
 
 For each list and c = epsilon / kappa, the page has the mean of dist (half the L1 distance) over
 releases with its standard error, and the ratio of the best peer's mean to ours. The exponential
@@ -11,8 +11,8 @@ and Bonneau (NDSS 2016).
 Lists have kappa 1, and the peers' public bound on items and counts is N. If no lists are given,
 they are those of the package. The directory of --edges has graphs, as .csv.gz files with the header
 src,dst. Each graph gives a degree list that is private for one edge: kappa is 2, and the number of
-nodes is public. A mean is over as many releases as a relative standard error of --precision needs.
-It is over fewer, but at least eight, if they would take more than --seconds of CPU time.
+nodes is public. A mean is over as many releases as a relative standard error of --precision needs,
+or over fewer where they cost much (``most_releases``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import concurrent.futures
 import itertools
 import math
 import pathlib
+import secrets
 import statistics
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +34,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.baselines import PEERS, PublicBounds
-from benchmarks.harness import integer_pairs, numbered_tapes, page_parser, write_page
+from benchmarks.harness import (
+    drawn_generator,
+    integer_pairs,
+    numbered_tapes,
+    page_parser,
+    write_page,
+)
+from benchmarks.named_draws import following
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
@@ -54,6 +61,8 @@ LINES = {
 
 LEAST, MOST = 8, 4000
 """The least and the largest number of releases in a mean."""
+WORK, ENOUGH = 400_000, 24
+"""Releases of a list with one frequency at c = 1, and of lists that cost the most."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,6 @@ def main() -> None:
     parser.add_argument("--lists", type=pathlib.Path, metavar="DIR", help="all CSV files in it")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--precision", type=float, default=0.01, help="relative standard error")
-    parser.add_argument("--seconds", type=float, default=0.6, help="of the CPU for a mean, at most")
     parser.add_argument("--draw", action="store_true", help="only the picture, from the page")
     flags = parser.parse_args()
     page = flags.output / "frequency_lists.md"
@@ -150,9 +158,13 @@ def main() -> None:
     tasks = sorted(
         itertools.product(inputs, flags.rates), key=lambda task: -task[0].private.total / task[1]
     )
+    # A task is named by its list and c, so that other lists do not change what it draws.
+    drawn = secrets.token_hex()
     with concurrent.futures.ProcessPoolExecutor() as pool:
         futures = {
-            (case.name, rate): pool.submit(accuracy, case, rate, flags.precision, flags.seconds)
+            (case.name, rate): pool.submit(
+                following, f"{drawn} {case.name} {rate}", accuracy, case, rate, flags.precision
+            )
             for case, rate in tasks
         }
         accuracies = {
@@ -163,7 +175,7 @@ def main() -> None:
     plot(page, page.with_suffix(".png"))
 
 
-def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accuracy:
+def accuracy(case: Input, rate: float, precision: float) -> Accuracy:
     """Returns the accuracy of a list's releases, after many releases by each mechanism."""
     epsilon = rate * case.max_partitions
     start = time.process_time()
@@ -171,18 +183,17 @@ def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accu
     mechanism.release(case.private)
     first = time.process_time() - start
     exponential = partition_mechanism(epsilon, case.max_partitions, EXPONENTIAL)
+    most = most_releases(case, rate)
     return Accuracy(
-        ours=measured(distances(mechanism, case.private), precision, seconds),
-        peers={
-            name: measured(peer_distances(name, case, rate), precision, seconds) for name in PEERS
-        },
+        ours=measured(distances(mechanism, case.private), precision, most),
+        peers={name: measured(peer_distances(name, case, rate), precision, most) for name in PEERS},
         exponential=evaluation.expected_l1(exponential, case.private) / 2,
         seconds=first,
     )
 
 
 def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator[float]:
-    """Yields dist of any number of releases, which are the same in each run."""
+    """Yields dist of any number of releases."""
     tapes = numbered_tapes()
     while True:
         # Several releases at once share what is prepared for a list.
@@ -196,25 +207,30 @@ def peer_distances(peer: str, case: Input, rate: float) -> Iterator[float]:
 
 
 def peer_releases(peer: str, case: Input, rate: float) -> Iterator[FrequencyList]:
-    """Yields any number of releases by a peer, which are the same in each run."""
-    rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {peer}".encode()))
+    """Yields any number of releases by a peer."""
+    rng = drawn_generator()
     while True:
         yield PEERS[peer](case.private, rate, case.bounds, rng)
 
 
-def measured(drawn: Iterator[float], precision: float, seconds: float) -> Mean:
-    """Returns the mean of as many numbers as ``precision`` needs, judged by the first ``LEAST``.
+def most_releases(case: Input, rate: float) -> int:
+    """Returns the largest number of releases of a list at c = ``rate`` in a mean.
 
-    It draws fewer numbers if they would take more than ``seconds`` of CPU time.
+    A release costs about as much as the list has distinct frequencies, and the more the smaller c
+    is. Measured times would not do: the page would have other means on another machine.
     """
-    start = time.process_time()
+    return min(max(int(WORK * rate / len(case.private.frequencies)), ENOUGH), MOST)
+
+
+def measured(drawn: Iterator[float], precision: float, most: int) -> Mean:
+    """Returns the mean of as many numbers as ``precision`` needs, judged by the first ``LEAST``,
+    and of at most ``most``."""
     numbers = list(itertools.islice(drawn, LEAST))
-    each = max((time.process_time() - start) / LEAST, 1e-6)
     spread = statistics.stdev(numbers) / (statistics.fmean(numbers) or 1.0)
     # The spread of so few numbers is itself off by a quarter, so a quarter is added. If all of them
     # are equal, their spread shows nothing, and as many as allowed are drawn.
-    wanted = (1.25 * spread / precision) ** 2 if spread else MOST
-    numbers += itertools.islice(drawn, max(int(min(wanted, seconds / each, MOST)) - LEAST, 0))
+    wanted = (1.25 * spread / precision) ** 2 if spread else most
+    numbers += itertools.islice(drawn, max(int(min(wanted, most)) - LEAST, 0))
     return Mean.of(numbers)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import resource
+import secrets
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import named_draws
 from dp_transforms.mechanisms import RandomTape
 from dp_transforms.mechanisms.arrays import IntArray
 
@@ -38,16 +40,40 @@ FLAGS: dict[str, dict[str, Any]] = {
 }
 """The flags that several benchmarks have."""
 
+DRAWS: dict[str, Any] = {
+    "default": "0",
+    "metavar": "SEED",
+    "help": "what is drawn follows from the page and the seed, so it is the same each time (0); "
+    f"{named_draws.FRESH}: it is drawn anew",
+}
+"""The flag that all benchmarks have, and the book."""
 
-def page_parser(module: str, about: str, *flags: str) -> argparse.ArgumentParser:
-    """Returns the parser of ``python -m benchmarks.module``, with the named flags of ``FLAGS``, and
-    with ``--output`` for the directory of its page."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{module}",
-        description=about,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+class PageParser(argparse.ArgumentParser):
+    """The parser of the flags of a page. With them begin the draws of the page."""
+
+    def __init__(self, page: str, about: str):
+        super().__init__(
+            prog=f"python -m benchmarks.{page}",
+            description=about,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self._page = page
+
+    def parse_args(self, *arguments: Any, **options: Any) -> argparse.Namespace:
+        """Returns the flags, after the draws of this process were made to follow from the page's
+        name and ``--draws``."""
+        flags = super().parse_args(*arguments, **options)
+        named_draws.begin(self._page, flags.draws)
+        return flags
+
+
+def page_parser(module: str, about: str, *flags: str) -> PageParser:
+    """Returns the parser of ``python -m benchmarks.module``, with the named flags of ``FLAGS``,
+    with ``--output`` for the directory of its page, and with ``--draws``."""
+    parser = PageParser(module, about)
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
+    parser.add_argument("--draws", **DRAWS)
     for name in flags:
         parser.add_argument(f"--{name}", **FLAGS[name])
     return parser
@@ -114,15 +140,17 @@ def answer_of(
 def in_new_process(
     work: Callable[..., object], *arguments: object, environment: Mapping[str, str] | None = None
 ) -> Any:
-    """Returns the value of a module's function in a process of its own. Arguments and the value
-    pass as JSON."""
+    """Returns the value of a module's function in a process of its own, whose draws are its own.
+    Arguments and the value pass as JSON."""
     spec = sys.modules[work.__module__].__spec__
     assert spec is not None
     code = (
         f"import json, sys; from {spec.name} import {work.__name__} as work; "
-        "print(json.dumps(work(*json.load(sys.stdin))))"
+        "from benchmarks.named_draws import following; name, arguments = json.load(sys.stdin); "
+        "print(json.dumps(following(name, work, *arguments)))"
     )
-    return answer_of(sys.executable, "-c", code, task=arguments, environment=environment)
+    task = secrets.token_hex(), arguments
+    return answer_of(sys.executable, "-c", code, task=task, environment=environment)
 
 
 def peak_gibibytes() -> float:
@@ -147,6 +175,11 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def numbered_tapes() -> Iterator[RandomTape]:
-    """Returns tapes without end, which anyone can repeat, so that a page is the same each time."""
-    keys = (hashlib.sha256(b"insecure test tape %d" % i).digest() for i in itertools.count())
-    return map(RandomTape, keys)
+    """Returns tapes without end, whose keys follow from one draw and their numbers."""
+    drawn = secrets.token_bytes()
+    return (RandomTape(hashlib.sha256(drawn + b"%d" % i).digest()) for i in itertools.count())
+
+
+def drawn_generator() -> np.random.Generator:
+    """Returns a generator of numpy whose seed is drawn: for the noise of peers."""
+    return np.random.default_rng(int.from_bytes(secrets.token_bytes(), "big"))

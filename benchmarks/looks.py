@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.harness import numbered_tapes, page_parser, pair_files, title_of, write_page
+from benchmarks.harness import (
+    drawn_generator,
+    numbered_tapes,
+    page_parser,
+    pair_files,
+    title_of,
+    write_page,
+)
 from benchmarks.partition_selection import DELTA, KAPPAS, amount, table, user_items
 from benchmarks.selection_strategies import (
     SipsSelection,
@@ -151,7 +158,7 @@ class Records:
 
     def __init__(self, pairs: Pairs, epsilon: float):
         self.pairs, self.epsilon = pairs, epsilon
-        self.random = np.random.default_rng(1)
+        self.random = drawn_generator()
         self._of_plans: dict[tuple[int, RoundPlan], Named] = {}
 
     def best_published(self, kappa: int) -> Published:

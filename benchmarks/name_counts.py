@@ -7,9 +7,8 @@ writes name_counts.md. Records are those of benchmarks/data, and of CSV files in
 ``user,item``. Half of epsilon pays for a list with its survey, and the other half, with delta 1e-5,
 for names with noisy counts. This is compared with a release without estimates: a tenth of epsilon
 pays for degrees, by which choose-kappa recommends a kappa, and the rest pays in halves for a list
-and for counts at that kappa. Errors are means of |number - users in all records| over names. Each
-release has a secret of its own, so numbers differ from run to run. PRIVATE evaluation: it needs the
-true numbers.
+and for counts at that kappa. Errors are means of |number - users in all records| over names.
+PRIVATE evaluation: it needs the true numbers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ with one item each, or 100,000 users with ten draws each.
 All strategies have the same budget: delta = 1e-5, and epsilon = 1, then 1/4 and 4. In each run they
 share the random numbers, and the strategies with a single round share the bounded records. Other
 packages are measured if there is a Python that has them, see
-benchmarks/partition_selection_peers.py.
+benchmarks/partition_selection_peers.py; their draws cannot be chosen, and are others in each run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import logging
 import math
 import multiprocessing
 import pathlib
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from benchmarks.harness import DATA, answer_of, page_parser, write_page
+from benchmarks.named_draws import following
 from benchmarks.selection_strategies import (
     PEER_STRATEGIES,
     SipsSelection,
@@ -217,9 +219,14 @@ def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Rel
     # Processes are not forked, since Arrow has threads.
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(mp_context=spawn) as pool:
-        work = functools.partial(releases_of, runs, peers)
-        for batch in pool.map(work, *zip(*tasks, strict=True)):
-            for release in batch:
+        drawn = secrets.token_hex()
+        batches = []
+        for task in tasks:
+            name, _, _, epsilon = task
+            draws = f"{drawn} {name} {epsilon}"
+            batches.append(pool.submit(following, draws, releases_of, runs, peers, *task))
+        for batch in batches:
+            for release in batch.result():
                 print(release.epsilon, " | ".join(release.row), flush=True)
                 yield release
 
@@ -354,7 +361,8 @@ def report(runs: int, peers_python: str | None, more: pathlib.Path | None) -> It
         columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
         columns.append("OpenDP laplace")
     yield f"# Partition selection\n\n`{command}` writes this.\n"
-    yield f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of {runs} runs.\n"
+    about = f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of {runs} runs."
+    yield f"{about}{' Those of python-dp and OpenDP are drawn anew.' if peers_python else ''}\n"
     measured = list(releases(runs, functools.partial(ask_peers, peers_python), more))
     yield table(columns, [release.row for release in measured if release.epsilon == EPSILON])
     yield findings(measured)

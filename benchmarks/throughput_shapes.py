@@ -25,6 +25,7 @@ import math
 import os
 import pathlib
 import re
+import secrets
 import statistics
 import subprocess
 import sys
@@ -231,7 +232,7 @@ def measure(engine: str, path: str, max_partitions: int) -> Measurement | None:
     command = [sys.executable, "-m", "benchmarks.throughput_shapes", "--measure"]
     began = time.perf_counter()
     process = subprocess.Popen(
-        [*command, engine, path, str(max_partitions)],
+        [*command, engine, path, str(max_partitions), f"--draws={secrets.token_hex()}"],
         stdout=subprocess.PIPE,
         env=os.environ | (numpy_settings() if engine == "ours" else {}),
     )

@@ -11,33 +11,31 @@ sequence, since a secret that was drawn before serves nothing else.
 """
 
 import collections
-import hashlib
-import itertools
 import secrets
 
 import pytest
+
+from benchmarks.named_draws import NamedDraws
 
 
 class SameDraws:
     """A plugin of pytest."""
 
     def __init__(self):
-        self._name = ""
-        self._calls = itertools.count()
+        self._draws = NamedDraws("")
         self._set_up = collections.Counter()
         secrets.token_bytes = self._token_bytes
 
     def _token_bytes(self, nbytes=None):
-        size = secrets.DEFAULT_ENTROPY if nbytes is None else nbytes
-        return hashlib.shake_256(f"{self._name} {next(self._calls)}".encode()).digest(size)
+        return self._draws.token_bytes(nbytes)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item):
-        self._name, self._calls = item.nodeid, itertools.count()
+        self._draws = NamedDraws(item.nodeid)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_fixture_setup(self, fixturedef, request):
-        before = self._name, self._calls
+        before = self._draws
         if fixturedef.scope != "function":
             parameter = getattr(request, "param_index", 0)
             name = f"{fixturedef.baseid} {fixturedef.argname} {parameter}"
@@ -45,6 +43,6 @@ class SameDraws:
             self._set_up[name] += 1
             if times_before:
                 name += f" again {times_before}"
-            self._name, self._calls = name, itertools.count()
+            self._draws = NamedDraws(name)
         yield
-        self._name, self._calls = before
+        self._draws = before

@@ -14,7 +14,7 @@ PRIVATE = FrequencyList([40, 7, 1], [1, 5, 30])
 def test_measured_and_exact_means_are_of_the_same():
     mechanism = partition_mechanism(0.5, mechanism="exponential")
     exact = evaluation.expected_l1(mechanism, PRIVATE) / 2
-    mean = measured(distances(mechanism, PRIVATE), precision=0.02, seconds=1)
+    mean = measured(distances(mechanism, PRIVATE), precision=0.02, most=2_000)
     # Its tapes are seeded: the same each time.
     assert abs(mean.value - exact) < 5 * mean.error
 
@@ -28,7 +28,7 @@ def test_a_mean_is_of_as_many_releases_as_its_precision_needs(spread, count):
             asked.append(100 * (1 + spread * (-1) ** k))
             yield asked[-1]
 
-    mean = measured(drawn(), precision=0.01, seconds=60)
+    mean = measured(drawn(), precision=0.01, most=4_000)
     assert len(asked) == pytest.approx(count, abs=5)
     assert mean.value == pytest.approx(100) and mean.error <= 0.01 * 100
 
