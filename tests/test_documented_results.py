@@ -1,0 +1,262 @@
+"""Sentences of the documentation about results are true of the pages of results, number by number.
+
+``test_docs`` finds each number somewhere on a page. Here it is computed from the rows that the
+sentence is about. If a page is made anew, these tests print the sentences that are true now.
+"""
+
+import math
+import re
+
+import pytest
+
+from tests.test_docs import read, tables
+
+LEAST_NAMED = 10
+
+
+def results(page):
+    return read(f"benchmarks/results/{page}.md")
+
+
+def number(cell):
+    """The number with which a cell begins."""
+    return float(cell.split(" ")[0].replace(",", "").rstrip("%"))
+
+
+def records_of(text):
+    """The rows of each table of a text, by head."""
+    return [[dict(zip(heads, row, strict=True)) for row in rows] for heads, rows in tables(text)]
+
+
+def section(page, heading):
+    """What a page of results has below a heading of the second or third level."""
+    level, _ = heading.split(" ", 1)
+    return results(page).split(f"\n{heading}\n")[1].split(f"\n{level} ")[0]
+
+
+def words(count):
+    names = "none one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    return names.split()[count]
+
+
+def ends(values):
+    return f"{min(values):.2f} to {max(values):.2f}"
+
+
+def at_least(values, digits=2):
+    """The smallest value, rounded down, so that what is "at least" this is so."""
+    return f"{math.floor(min(values) * 10**digits) / 10**digits:.{digits}f}"
+
+
+# Names.
+
+
+def beside_published():
+    _, rows, _ = records_of(results("partition_selection"))
+    ratios = {False: [], True: []}
+    for row in rows:
+        ratios[row["kappa"] == "1"].append(float(row["auto : it"]))
+    mean = math.exp(sum(map(math.log, ratios[False])) / len(ratios[False]))
+    yield (
+        f"From kappa 3 on, it names {mean:.2f} times as many partitions in the geometric mean, and "
+        f"at least {at_least(ratios[False])} times. At kappa 1 it names at least "
+        f"{at_least(ratios[True])} times as many."
+    )
+
+
+def by_looks():
+    rows, with_counts = records_of(results("looks"))
+    declared, chosen = (
+        [
+            float(row["auto : it"])
+            for row in rows
+            if (row["kappa"] == "chosen") == is_chosen and number(row["it"]) >= LEAST_NAMED
+        ]
+        for is_chosen in (False, True)
+    )
+    yield f"`auto` names {ends(declared)} times as many as the best published strategy at the same"
+    yield f"Where the look chooses kappa, it names {ends(chosen)} times as many as the best"
+    kept = [float(row["kept"]) for row in with_counts if number(row["names"]) >= LEAST_NAMED]
+    yield f"With counts it keeps {ends(kept)} of the names at epsilon 1."
+    (jekyll,) = (
+        row
+        for row in with_counts
+        if (row["records"], row["kappa"]) == ("jekyll author file", "chosen")
+    )
+    error, other = number(jekyll["error"]), number(jekyll["of noisy counts"])
+    yield f"by {error:.0f} users instead of {other:.0f} on files of Jekyll, where the look chooses"
+    (least,) = (
+        row
+        for row in rows
+        if (row["records"], row["epsilon"], row["kappa"]) == ("jekyll author file", "0.25", "1")
+    )
+    yield f"the best strategy names {least['it']} files of Jekyll, and `auto` {least['auto']}."
+
+
+def estimated_counts():
+    rows, _ = records_of(results("name_counts"))
+    several = [row for row in rows if number(row["names"]) >= LEAST_NAMED]
+    yield f"the error of noisy counts is [{ends([float(row['ratio']) for row in several])} times]("
+    (lucky,) = (
+        row
+        for row in rows
+        if (row["pairs"], row["epsilon"], row["kappa"]) == ("citeulike a", "4", "chosen")
+    )
+    yield f"at epsilon 4, a share of [{lucky['largest']}]("
+    yield f"within their intervals, and {lucky['proved']} of all."
+
+
+# Lists.
+
+
+def ratios_of_lists(least, most):
+    """The ratios of the best peer to ours for each list, at the values of c in an interval."""
+    return {
+        part.partition("\n")[0]: [
+            number(row["best peer : ours"])
+            for rows in records_of(part)
+            for row in rows
+            if least <= float(row["c"]) <= most
+        ]
+        for part in results("frequency_lists").split("\n## ")[1:-1]
+    }
+
+
+def beside_peers():
+    assert "better by more than two standard errors nowhere." in results("frequency_lists")
+    yield "On eight lists at eleven rates no peer is better by more than two standard errors."
+    below = ratios_of_lists(0, 0.99)
+    assert len(below) == 8 and {len(ratios) for ratios in below.values()} == {7}
+    hard = "degrees of ca_grqc"
+    others = [min(ratios) for name, ratios in below.items() if name != hard]
+    yield f"Below c = 1 the best peer errs at least {at_least(others, 1)} times as much"
+    yield f"it errs {ends(ratios_of_lists(0.25, 0.8)[hard])} times as much from 0.8 to 0.25."
+
+
+def on_other_lists():
+    (rows,) = records_of(section("answers", "## Accuracy on the same lists"))
+    sides = {}
+    for row in rows:
+        ratio = number(row["best peer : ours"])
+        sides.setdefault((row["c"], ratio >= 1), []).append(ratio)
+    better, worse = sides["1", True], sides["1", False]
+    assert len(better) + len(worse) == 14
+    yield (
+        f"At c = 1 the best peer's mean is {ends(better)} times ours on {words(len(better))} of "
+        f"them, and {ends(worse)} times on {words(len(worse))}"
+    )
+    better, (worst,) = sides["0.1", True], sides["0.1", False]
+    yield (
+        f"At c = 0.1 it is {ends(better)} times ours on {words(len(better))}, and {worst:.2f} "
+        "times on one"
+    )
+
+
+def shares(heading, row_name):
+    """The shares of intervals that held, by kind, in a row of the page of answers."""
+    (rows,) = records_of(section("answers", heading))
+    (row,) = (row for row in rows if row[""] == row_name)
+    return {kind: number(share) for kind, share in row.items() if kind and share}
+
+
+PROVED = "### Frobenius mechanism, proved"
+MODEL = "### Frobenius mechanism, by 200 lists from the decoder's model"
+FLAT = "share of the top 10, 100, ..."
+
+
+def coverage():
+    together = shares(PROVED, "together").values()
+    yield f"| proved, depending on the question | {min(together):.1f}% to {max(together):.0f}% |"
+    yield f"which assumes that lists are smooth | {model_coverage()} |"
+    yield f"| the same for shares on a list of two levels | {shares(MODEL, 'two levels')[FLAT]}% |"
+    (rows,) = records_of(section("answers", "## Coverage of other intervals"))
+    held = {(row["interval"], row["of"]): row["held"] for row in rows}
+    names = [held["noisy counts of names", f"{name}, kappa = 10"] for name in ("Zipf", "Rails")]
+    yield f"| of noisy counts of names, on two sets of records | {' and '.join(names)} |"
+    difference = held["differences of two lists", "the lists above, in a row"]
+    yield f"| of differences of two lists | {difference} |"
+
+
+def model_coverage():
+    together = shares(MODEL, "together").values()
+    return f"{min(together):.1f}% to {max(together):.1f}%"
+
+
+def model_intervals_in_the_method():
+    flat = shares(MODEL, "two levels")[FLAT]
+    yield (
+        f"intervals of the model held in {model_coverage()} of cases on unseen lists, and in "
+        f"{flat}% for shares on the list of two"
+    )
+
+
+def model_intervals_to_read():
+    yield f"[in {model_coverage()} of cases]("
+
+
+def of_rockyou():
+    at_1, at_01 = (ratios_of_lists(c, c)["rockyou"][0] for c in (1, 0.1))
+    yield f"errs [{at_1:.2f} times as much at epsilon 1, and {at_01:.2f} times at 0.1]("
+    hard = ratios_of_lists(0.25, 4)["degrees of ca_grqc"]
+    yield f"from c = 4 to 0.25 the best peer's mean is {ends(hard)} times ours."
+
+
+# All records.
+
+
+def of_all_records():
+    chosen, declared = records_of(results("all_records"))
+    ratios = [float(row["ratio"]) for row in chosen]
+    (mean,) = re.findall(r"The geometric mean of the ratios is ([\d.]+)", results("all_records"))
+    yield f"a release is {mean} times as far from the list of all records as a release after"
+    yield f"The ratios are {ends(ratios)}."
+    at_8 = [row for row in declared if row["kappa"] == "8"]
+    kept, nearer = ([float(row[head]) for row in at_8] for head in ("kept", "ratio"))
+    yield (
+        f"At a declared kappa of 8, where a part of {ends(kept)} is kept, the estimate is "
+        f"{ends(nearer)} times as far from it as the bounded list."
+    )
+    of_graph, of_graph_declared, of_groups = (
+        [float(row["ratio"]) for row in rows if row["pairs"] == name]
+        for rows, name in (
+            (chosen, "ca_grqc_edges"),
+            (declared, "ca_grqc_edges"),
+            (chosen, "groups (made)"),
+        )
+    )
+    assert len(of_graph_declared) == 3
+    yield f"hardly nearer to all records there than the bounded list is ({ends(of_graph_declared)}"
+    yield (
+        f"with nothing declared, releases err {ends(of_graph)} times as much as a release after "
+        f"`choose-kappa` on this graph, and {ends(of_groups)} times on groups"
+    )
+
+
+# Groups.
+
+
+def of_yahoo():
+    difference = re.findall(r"Largest differences: ([\d.]+) bits", results("yahoo_retelling"))[0]
+    yield f"with more than one million users is off by more than {difference} bits."
+
+
+SENTENCES = [
+    ("selection", beside_published),
+    ("selection", by_looks),
+    ("selection", estimated_counts),
+    ("accuracy", beside_peers),
+    ("accuracy", on_other_lists),
+    ("accuracy", coverage),
+    ("method", of_rockyou),
+    ("method", of_all_records),
+    ("method", model_intervals_in_the_method),
+    ("how-to-read-a-release", model_intervals_to_read),
+    ("groups-and-graphs", of_yahoo),
+]
+
+
+@pytest.mark.parametrize(("page", "true_of"), SENTENCES)
+def test_sentences_are_true_of_the_rows_that_they_are_about(page, true_of):
+    text = " ".join(read(f"docs/{page}.md").split())
+    missing = [sentence for sentence in true_of() if sentence not in text]
+    assert not missing, "\n".join([f"docs/{page}.md should say:", *missing])
