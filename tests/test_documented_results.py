@@ -138,40 +138,43 @@ def beside_peers():
 
 def on_other_lists():
     (rows,) = records_of(section("answers", "## Accuracy on the same lists"))
-    sides = {}
+    sides, worse_lists = {}, {"1": set(), "0.1": set()}
     for row in rows:
         ratio = number(row["best peer : ours"])
         sides.setdefault((row["c"], ratio >= 1), []).append(ratio)
+        if ratio < 1:
+            worse_lists[row["c"]].add(row[""])
+    assert worse_lists["0.1"] <= worse_lists["1"]
     better, worse = sides["1", True], sides["1", False]
     assert len(better) + len(worse) == 14
     yield (
         f"At c = 1 the best peer's mean is {ends(better)} times ours on {words(len(better))} of "
         f"them, and {ends(worse)} times on {words(len(worse))}"
     )
-    better, (worst,) = sides["0.1", True], sides["0.1", False]
+    better, worse_at_01 = sides["0.1", True], sides["0.1", False]
     yield (
-        f"At c = 0.1 it is {ends(better)} times ours on {words(len(better))}, and {worst:.2f} "
-        "times on one"
+        f"At c = 0.1 it is {ends(better)} times ours on {words(len(better))}, and "
+        f"{ends(worse_at_01)} times on {words(len(worse_at_01))} of these {words(len(worse))}."
     )
 
 
-def shares(heading, row_name):
-    """The shares of intervals that held, by kind, in a row of the page of answers."""
+def coverage_of(heading, row_name):
+    """The least and the largest share of intervals that held, by the kinds of a row."""
     (rows,) = records_of(section("answers", heading))
     (row,) = (row for row in rows if row[""] == row_name)
-    return {kind: number(share) for kind, share in row.items() if kind and share}
+    shares = [share for kind, share in row.items() if kind and share]
+    least, largest = min(shares, key=number), max(shares, key=number)
+    return f"{least} to {largest.replace('100.0%', '100%')}"
 
 
 PROVED = "### Frobenius mechanism, proved"
 MODEL = "### Frobenius mechanism, by 200 lists from the decoder's model"
-FLAT = "share of the top 10, 100, ..."
 
 
 def coverage():
-    together = shares(PROVED, "together").values()
-    yield f"| proved, depending on the question | {min(together):.1f}% to {max(together):.0f}% |"
-    yield f"which assumes that lists are smooth | {model_coverage()} |"
-    yield f"| the same for shares on a list of two levels | {shares(MODEL, 'two levels')[FLAT]}% |"
+    yield f"| proved, depending on the question | {coverage_of(PROVED, 'together')} |"
+    yield f"lists are smooth, depending on the question | {coverage_of(MODEL, 'together')} |"
+    yield f"| the same on a list of two levels | {coverage_of(MODEL, 'two levels')} |"
     (rows,) = records_of(section("answers", "## Coverage of other intervals"))
     held = {(row["interval"], row["of"]): row["held"] for row in rows}
     names = [held["noisy counts of names", f"{name}, kappa = 10"] for name in ("Zipf", "Rails")]
@@ -180,25 +183,21 @@ def coverage():
     yield f"| of differences of two lists | {difference} |"
 
 
-def model_coverage():
-    together = shares(MODEL, "together").values()
-    return f"{min(together):.1f}% to {max(together):.1f}%"
-
-
 def model_intervals_in_the_method():
-    flat = shares(MODEL, "two levels")[FLAT]
     yield (
-        f"intervals of the model held in {model_coverage()} of cases on unseen lists, and in "
-        f"{flat}% for shares on the list of two"
+        f"intervals of the model held in {coverage_of(MODEL, 'together')} of cases on unseen "
+        f"lists, and in {coverage_of(MODEL, 'two levels')} on the list of two levels"
     )
 
 
 def model_intervals_to_read():
-    yield f"[in {model_coverage()} of cases]("
+    yield f"[in {coverage_of(MODEL, 'together')} of cases]("
 
 
 def of_rockyou():
     at_1, at_01 = (ratios_of_lists(c, c)["rockyou"][0] for c in (1, 0.1))
+    (rows,) = records_of(section("frequency_lists", "## rockyou"))
+    yield from (f"| {row['c']} | {row['mechanism']} | {row['ours']} |" for row in rows[::10])
     yield f"errs [{at_1:.2f} times as much at epsilon 1, and {at_01:.2f} times at 0.1]("
     hard = ratios_of_lists(0.25, 4)["degrees of ca_grqc"]
     yield f"from c = 4 to 0.25 the best peer's mean is {ends(hard)} times ours."
