@@ -75,7 +75,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS = (
     Benchmark("frequency_lists", "Accuracy beside other mechanisms", 25, ("lists", "edges")),
-    Benchmark("answers", "Answers: errors, and coverage of intervals", 30, ("edges",), timed=False),
+    Benchmark("answers", "Answers: errors, and coverage of intervals", 40, ("edges",), timed=False),
     Benchmark("engine", "Time and memory of one release, and growth with N", 15),
     Benchmark("throughput", "From records to a release", 20, ("peers_python", "data")),
     Benchmark(

@@ -1,6 +1,6 @@
 """Measures the answers of a release: their errors, beside peers, and how often intervals hold.
 
-    python -m benchmarks.answers [--edges=DIR] [--releases=6] [--means=48] [--others=20]
+    python -m benchmarks.answers [--edges=DIR] [--releases=6] [--means=48] [--others=60]
         [--output=benchmarks/results]
 
 Errors are measured on the lists of the picture in ``frequency_lists``. ``coverage`` measures how
@@ -157,7 +157,7 @@ def main() -> None:
     parser = page_parser("answers", __doc__, "edges")
     parser.add_argument("--releases", type=int, default=6, help="of each list, for coverage")
     parser.add_argument("--means", type=int, default=48, help="releases of which errors are")
-    parser.add_argument("--others", type=int, default=20, help="runs for other intervals")
+    parser.add_argument("--others", type=int, default=60, help="runs for other intervals")
     flags = parser.parse_args()
     write_page(flags.output / "answers.md", report(flags))
 
