@@ -100,7 +100,7 @@ BENCHMARKS = (
     Benchmark(
         "partition_selection",
         "Selection of partitions",
-        25,
+        60,
         ("pairs", "peers_python"),
         ("--runs=6",),
         timed=False,
