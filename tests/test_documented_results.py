@@ -47,7 +47,9 @@ def ends(values):
 
 def at_least(values, digits=2):
     """The smallest value, rounded down, so that what is "at least" this is so."""
-    return f"{math.floor(min(values) * 10**digits) / 10**digits:.{digits}f}"
+    scale = 10**digits
+    # The small addition is against the rounding of a product that is a whole number.
+    return f"{math.floor(min(values) * scale + 1e-9) / scale:.{digits}f}"
 
 
 # Names.
@@ -62,7 +64,7 @@ def beside_published():
     yield (
         f"From kappa 3 on, it names {mean:.2f} times as many partitions in the geometric mean, and "
         f"at least {at_least(ratios[False])} times. At kappa 1 it names at least "
-        f"{at_least(ratios[True])} times as many."
+        f"{at_least(ratios[True], 3)} times as many."
     )
 
 
