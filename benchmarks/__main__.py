@@ -141,7 +141,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers_python", metavar="PYTHON", help="an environment with the peers")
     parser.add_argument("--data", metavar="DIR", help="keeps the records that are made")
     parser.add_argument("--draws", **DRAWS)
-    parser.add_argument("--only", nargs="+", choices=[benchmark.page for benchmark in BENCHMARKS])
+    pages = [benchmark.page for benchmark in BENCHMARKS]
+    parser.add_argument("--only", nargs="+", action="extend", choices=pages)
     parser.add_argument("--resume", action="store_true", help="only pages of other commits")
     parser.add_argument("--assemble", action="store_true", help="write the book, run nothing")
     flags = parser.parse_args(argv)

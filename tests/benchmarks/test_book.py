@@ -34,7 +34,7 @@ def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
         return faults.pop(benchmark.page, None)
 
     monkeypatch.setattr(book, "run", run)
-    assert book.main(["--only", *faults]) == 1
+    assert book.main(["--only", "startup", "--only", "engine"]) == 1
     runs = json.loads((tmp_path / "r").read_text())
     assert runs.keys() == {"startup"} and runs["startup"]["seconds"] == 0
     assert "**The last run ended with exit code 1" in (tmp_path / "b").read_text()
