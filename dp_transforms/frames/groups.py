@@ -175,7 +175,7 @@ def release_hierarchy(
       most_partitions: public upper bounds on the numbers of partitions of the groups, in their
         order, such as the numbers of homes of counties. They cost nothing, and make the lists of
         small groups much more accurate. By default they are counted in ``groups`` if it has the
-        partitions. A released list may exceed its bound, because lists add up.
+        partitions. No released list exceeds its bound.
 
     Returns:
       A mapping from the path of each group, such as ("Texas", "Harris"), to its ``ListRelease``;

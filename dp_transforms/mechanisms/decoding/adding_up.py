@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decoding.shapes import LEAST_VARIANCE, Curve, nearest_of_sum
+from dp_transforms.mechanisms.decoding.shapes import (
+    LEAST_VARIANCE,
+    Curve,
+    nearest_of_sum,
+    nearest_within,
+)
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 
@@ -48,8 +53,13 @@ def list_of_curve(curve: Curve) -> FrequencyList:
     return FrequencyList.from_runs(curve.values[::-1], repeats[::-1])
 
 
-def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyList]:
+def parts_of(
+    whole: FrequencyList, children: Sequence[Curve], most_partitions: Sequence[int] | None = None
+) -> list[FrequencyList]:
     """Distributes the partitions of a list over its children, by the children's curves.
+
+    No child gets more than its bound of ``most_partitions``, if these are given. Their sum must be
+    at least the number of partitions of the whole list.
 
     Returns a list for each child; together they have exactly the partitions of the whole list.
 
@@ -64,7 +74,7 @@ def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyL
     sizes = np.cumsum(repeats)
     wanted = _wanted_sizes(values, sizes, children)
     rounded = np.floor(wanted + 0.5).astype(np.int64)
-    rounded[:, -1] = _rounded(wanted[:, -1], int(sizes[-1]))
+    rounded[:, -1] = _rounded(wanted[:, -1], int(sizes[-1]), most_partitions)
     rounded = np.minimum(rounded, rounded[:, -1:])
     # Runs of partitions of one child that want one frequency. They are ordered by frequency; among
     # runs of one frequency, the child that was rounded up the most comes last.
@@ -108,8 +118,8 @@ def _wanted_sizes(values: IntArray, sizes: IntArray, children: Sequence[Curve]) 
     return np.maximum((above + below) / 2, 0)
 
 
-def _rounded(numbers: FloatArray, total: int) -> IntArray:
-    """Returns integers with a given sum, near numbers of at least 0.
+def _rounded(numbers: FloatArray, total: int, highest: Sequence[int] | None = None) -> IntArray:
+    """Returns integers with a given sum, near numbers of at least 0, and not above ``highest``.
 
     The numbers are first moved to this sum, and then rounded down, except that those with the
     largest remainders are rounded up.
@@ -117,7 +127,11 @@ def _rounded(numbers: FloatArray, total: int) -> IntArray:
     >>> _rounded(np.array([0.6, 1.7, 2.6]), 5).tolist()
     [0, 2, 3]
     """
-    numbers = nearest_of_sum(numbers, np.maximum(numbers, LEAST_VARIANCE), float(total))
+    spread = np.maximum(numbers, LEAST_VARIANCE)
+    if highest is None:
+        numbers = nearest_of_sum(numbers, spread, float(total))
+    else:
+        numbers = nearest_within(numbers, spread, float(total), np.array(highest, np.float64))
     parts = np.floor(numbers + 1e-9).astype(np.int64)  # An integer may be slightly less as a float.
     missing = total - int(parts.sum())
     parts[np.argsort(parts - numbers, kind="stable")[:missing]] += 1

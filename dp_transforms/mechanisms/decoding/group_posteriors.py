@@ -29,7 +29,9 @@ from dp_transforms.mechanisms.decoding.shared_shapes import (
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
 PASSES = 2  # Of EM. One more pass computes the posterior.
-CELL = 0.2  # The number of integers in a state, times c.
+CELL, FINE_CELL = 0.2, 0.04
+"""The number of integers in a state, times c: while EM learns, and in the last pass. A small group
+has few partitions beside the noise, so a state of CELL may hold all numbers that it can have."""
 GROUP_WEIGHTS = np.array([0.98, 0.01, 0.01])
 """Prior weights of the distributions of gaps. Those of the last two are small, since the shape of
 the parent has heaped frequencies already."""
@@ -38,9 +40,10 @@ BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
 ENOUGH = 16
 """A group with fewer entries above the noise is not decoded with a smooth curve of its own."""
 NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
-UNREACHED = 1e-9
+UNREACHED = 1e-7
 """A place that its arm reaches with less than this probability is left out of further passes. Most
-places are such: behind the end of a small group's arms, values are noise around 0."""
+places are such: behind the end of a small group's arms, values are noise around 0. Curves
+leave these places out anyway, since their states have less than NEGLIGIBLE."""
 
 
 def curve_alone(coordinates: NoisyCoordinates, most_partitions: int | None = None) -> Curve:
@@ -48,7 +51,7 @@ def curve_alone(coordinates: NoisyCoordinates, most_partitions: int | None = Non
     bound on its number of partitions if there is one."""
     most = None if most_partitions is None else [most_partitions]
     (curve,) = _curves(fitted_chains(_arms([coordinates], most), coordinates.rate).chains)
-    return curve
+    return curve if most_partitions is None else curve.at_most(most_partitions)
 
 
 def curves_of_groups(
@@ -72,23 +75,35 @@ def curves_of_groups(
     if not coordinates:
         return []
     rate = coordinates[0].rate
-    cell = max(1, math.ceil(CELL / rate - 1e-9))
     if most_partitions is None:
         shares = shares_of_parents(shapes, np.asarray(parents), coordinates)
     else:
         sums = np.bincount(parents, most_partitions, len(shapes))
         shares = np.maximum(most_partitions, 1e-3) / np.maximum(sums, 1e-3)[np.asarray(parents)]
     curves: dict[int, Curve] = {}
-    for batch in _batches(coordinates, 2 * (REACH / rate + MARGIN) / cell + 2):
+    for batch in _batches(coordinates, _reach(rate) / _cell(FINE_CELL, rate)):
         most = None if most_partitions is None else [most_partitions[group] for group in batch]
         arms = _arms([coordinates[group] for group in batch], most)
         borrowed = _fitted_groups(
-            arms, [shapes[parents[group]] for group in batch], shares[batch], cell, rate
+            arms, [shapes[parents[group]] for group in batch], shares[batch], rate, most
         )
         curves |= zip(batch, _curves(borrowed.chains), strict=True)
         for place, curve in _own_curves(arms, borrowed.merits, rate):
             curves[batch[place]] = curve
+    if most_partitions is not None:
+        curves = {group: curve.at_most(most_partitions[group]) for group, curve in curves.items()}
     return [curves[group] for group in range(len(coordinates))]
+
+
+def _cell(scaled: float, rate: float) -> int:
+    """Returns the number of integers in a state, given this number times c."""
+    return max(1, math.ceil(scaled / rate - 1e-9))
+
+
+def _reach(rate: float) -> float:
+    """Returns how far windows go to either side of a first guess. It is half as far as for a list
+    alone, since a curve needs no quantiles far from the middle."""
+    return (REACH / rate + MARGIN) / 2
 
 
 def _batches(coordinates: Sequence[NoisyCoordinates], width: float) -> Iterator[list[int]]:
@@ -98,17 +113,17 @@ def _batches(coordinates: Sequence[NoisyCoordinates], width: float) -> Iterator[
 
     Args:
       coordinates: those of each group.
-      width: the number of states of the window of a coordinate.
+      width: the number of states to either side of a guess.
     """
     sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
     batch: list[int] = []
     states = 0.0
     for group in sorted(range(len(sizes)), key=lambda group: -sizes[group]):
-        if batch and states + sizes[group] * width > BATCH:
+        if batch and states + sizes[group] * 2 * width > BATCH:
             yield batch
             batch, states = [], 0.0
         batch.append(group)
-        states += sizes[group] * width
+        states += sizes[group] * 2 * width
     yield batch
 
 
@@ -126,7 +141,7 @@ def _own_curves(arms: list[Arm], merits: FloatArray, rate: float) -> Iterator[tu
     if not rich:
         return
     rows, columns = [arms[place] for place in rich], [arms[groups + place] for place in rich]
-    own = fitted_chains(rows + columns, rate, CELL)
+    own = fitted_chains(rows + columns, rate)
     better = own.merits > merits[rich]
     for place, curve, is_better in zip(rich, _curves(own.chains), better, strict=True):
         if is_better:
@@ -155,7 +170,11 @@ def _arms(
 
 
 def _fitted_groups(
-    arms: list[Arm], shapes: Sequence[Shape], shares: FloatArray, cell: int, rate: float
+    arms: list[Arm],
+    shapes: Sequence[Shape],
+    shares: FloatArray,
+    rate: float,
+    most_partitions: Sequence[int] | None = None,
 ) -> FittedChains:
     """Returns the chains of groups, with bends and weights of distributions fitted by EM.
 
@@ -163,22 +182,20 @@ def _fitted_groups(
       arms: the rows of each group, then the columns of each group.
       shapes: for each group, the shape of its parent.
       shares: for each group, its share of its parent.
-      cell: the number of integers of a state.
       rate: c, of the noise.
+      most_partitions: public upper bounds on the groups' numbers of partitions.
     """
     groups = len(shapes)
-    entries = Entries(shapes, shares, rate)
+    entries = Entries(shapes, shares, rate, most_partitions)
     expected = [
         expected_gaps(shapes[i % groups], shares[i % groups], len(arm.values), i < groups)
         for i, arm in enumerate(arms)
     ]
     bent = BentShapes([log for log, _ in expected], [users for _, users in expected])
     weights = [GROUP_WEIGHTS] * len(arms)
-    reach = REACH / rate + MARGIN
     lengths = [len(arm.values) for arm in arms]  # How many first places of each arm are computed.
     for passes_done in range(PASSES + 1):
         is_last = passes_done == PASSES
-        near = reach if is_last else reach / 2
         reached = [arm.first(length) for arm, length in zip(arms, lengths, strict=True)]
         means = [mean[:length] for mean, length in zip(bent.means(), lengths, strict=True)]
         chains = GapChains(
@@ -186,8 +203,8 @@ def _fitted_groups(
             means,
             weights,
             rate,
-            cell,
-            near,
+            _cell(FINE_CELL if is_last else CELL, rate),
+            _reach(rate),
             learn=not is_last,
             entry=entries,
             few=entries.few,

@@ -30,7 +30,7 @@ def decode_hierarchy(
       levels: the coordinates of each group, level by level from the single group at the top down.
       parents: for each level below the top, the place of each group's parent in the level above.
       most_partitions: public upper bounds on the numbers of partitions of the lowest groups. The
-        curves of the first pass keep them. A list may exceed its bound, because lists add up.
+        lists keep them, and so each other list keeps the sum of the bounds below it.
     """
     most = _bounds_of_levels(parents, most_partitions)
     most_in_all = None if most[0] is None else most[0][0]
@@ -49,8 +49,11 @@ def decode_hierarchy(
         for group, parent in enumerate(above):
             members[parent].append(group)
         of_level: list[FrequencyList] = [FrequencyList()] * len(above)
+        bounds = most[depth + 1]
         for whole, groups in zip(lists[-1], members, strict=True):
-            parts = parts_of(whole, [curves[depth + 1][group] for group in groups])
+            most_of_parts = None if bounds is None else [bounds[group] for group in groups]
+            curves_of_parts = [curves[depth + 1][group] for group in groups]
+            parts = parts_of(whole, curves_of_parts, most_of_parts)
             for group, part in zip(groups, parts, strict=True):
                 of_level[group] = part
         lists.append(of_level)

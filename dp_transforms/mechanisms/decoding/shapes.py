@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass
 
@@ -33,6 +34,10 @@ class Curve:
         """Returns the mean and the variance of c_j for each j of ``users``."""
         places = np.searchsorted(self.values, users)
         return np.append(self.means, 0.0)[places], np.append(self.variances, 0.0)[places]
+
+    def at_most(self, partitions: int) -> Curve:
+        """Returns the curve with no mean above this number of partitions."""
+        return Curve(self.values, np.minimum(self.means, partitions), self.variances)
 
 
 class Shape:
@@ -89,6 +94,43 @@ class Shape:
         values = np.interp(-logarithms, -self._sizes, self._values) + beyond / self._slope
         quantiles: FloatArray = np.where(logarithms > self._sizes[0], 0.5, np.exp(values))
         return quantiles
+
+
+def nearest_within(
+    wanted: FloatArray, spread: FloatArray, total: float, highest: FloatArray
+) -> FloatArray:
+    """Returns the numbers x with the sum ``total`` that minimise sum((x - wanted)^2 / spread).
+
+    Each x is at least 0 and at most its number in ``highest``. If these have no larger sum than the
+    total, they are returned.
+
+    For some t, they are wanted - t spread, clipped. Their sum falls in t and is linear between the
+    t at which a number meets 0 or its highest value. A binary search finds the two such t between
+    which the sum is the total.
+
+    >>> nearest_within(np.array([3.0, 1.0]), np.ones(2), 6.0, np.array([3.5, 9.0])).tolist()
+    [3.5, 2.5]
+    """
+    if highest.sum() <= total:
+        return highest
+
+    def at(multiplier: float) -> FloatArray:
+        clipped: FloatArray = np.minimum(np.maximum(wanted - multiplier * spread, 0), highest)
+        return clipped
+
+    corners = np.unique(np.concatenate([(wanted - highest) / spread, wanted / spread]))
+    # At the first corner the sum is that of the highest values, and at the last one it is 0.
+    after = bisect.bisect_left(
+        range(len(corners) - 1),
+        True,
+        key=lambda place: bool(at(float(corners[place])).sum() <= total),
+    )
+    before = max(after - 1, 0)
+    low, high = at(float(corners[before])), at(float(corners[after]))
+    fall = low.sum() - high.sum()
+    part = (low.sum() - total) / fall if fall > 0 else 0.0
+    nearest: FloatArray = low + part * (high - low)
+    return nearest
 
 
 def nearest_of_sum(wanted: FloatArray, spread: FloatArray, total: float) -> FloatArray:

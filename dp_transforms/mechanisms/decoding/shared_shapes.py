@@ -21,7 +21,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decoding.gap_model import SHAPE, log_gamma
-from dp_transforms.mechanisms.decoding.shapes import Shape, nearest_of_sum
+from dp_transforms.mechanisms.decoding.shapes import LEAST_VARIANCE, Shape, nearest_of_sum
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
 SIZES = 65  # How many numbers of partitions are tried for a group, evenly spaced in logarithm.
@@ -32,6 +32,7 @@ STEP = 0.3
 """The standard deviation of a step between knots, before there is anything to learn it from."""
 PRIOR_STEPS = 20  # The number of steps that STEP counts as when learning.
 LEVEL = 0.2  # The standard deviation of d at j = 1.
+LEAST_PROBABILITY = 1e-12  # Keeps logarithms finite.
 UNKNOWN = 0.01  # The weight of a heavy tail in the distribution of the first entries of arms.
 SPREAD = 0.02  # The relative variance of a number of partitions, in addition to Poisson's.
 TOGETHER = 0.4  # The probability that rows and columns of independent chains make a list.
@@ -136,18 +137,44 @@ class Entries:
     The largest frequency of a random choice is at least x with the probability 1 - exp(-s), where s
     is the expected number of partitions with at least x users. The number of partitions is negative
     binomial. Both are mixed with a heavy tail of weight UNKNOWN, as groups without a parent have.
+
+    A public bound on the number of partitions counts partitions that may have no user. If the mean
+    is near the bound, hardly any partition is missing. So the variance is that of the number of
+    partitions or of the number of missing ones, whichever is smaller; the distribution is logistic,
+    and what it has beyond the bound counts at the bound.
+
+    Args:
+      shapes: for each group, the shape of its parent.
+      shares: for each group, its share of its parent.
+      rate: c, of the noise.
+      most_partitions: public upper bounds on the groups' numbers of partitions.
     """
 
-    def __init__(self, shapes: Sequence[Shape], shares: FloatArray, rate: float):
+    def __init__(
+        self,
+        shapes: Sequence[Shape],
+        shares: FloatArray,
+        rate: float,
+        most_partitions: Sequence[int] | None = None,
+    ):
         self._shapes, self._shares, self._rate = shapes, shares, rate
+        self._means: FloatArray = shares * [shape.partitions for shape in shapes]
+        self._most: FloatArray | None = None
+        if most_partitions is not None:
+            self._most = np.array(most_partitions, np.float64)
 
     @property
     def few(self) -> FloatArray:
         """Returns logarithms of prior odds, 2 x groups: that a group has no partition, and that it
         has one. They are relative to more than one."""
-        mean = self._shares * [shape.partitions for shape in self._shapes]
-        none = -np.log1p(mean * SPREAD) / SPREAD
-        single = none + np.log(mean) - np.log1p(mean * SPREAD)
+        mean = self._means
+        if self._most is None:
+            none = -np.log1p(mean * SPREAD) / SPREAD
+            single = none + np.log(mean) - np.log1p(mean * SPREAD)
+        else:
+            below_one, below_two = self._bounded_below(np.array([[0.5, 1.5]])).T
+            none = np.log(np.maximum(below_one, LEAST_PROBABILITY))
+            single = np.log(np.maximum(below_two - below_one, LEAST_PROBABILITY))
         more = np.log(-np.expm1(np.minimum(np.logaddexp(none, single), -1e-9)))
         odds: FloatArray = np.array([none, single]) - more + math.log(TOGETHER)
         return odds
@@ -166,14 +193,35 @@ class Entries:
             ends = np.append(positions[group], positions[group, -1] + cell[group]) - cell[group] / 2
             below = np.exp(-share * shape.sizes(np.maximum(ends, 0.5)))
             masses[group] = np.diff(below)
-        mean = (self._shares * [shape.partitions for shape in self._shapes])[:, None]
         number = positions[groups:] + 1
+        if self._most is None:
+            masses[groups:] = self._unbounded(number, cell[groups:, None])
+        else:
+            half = cell[groups:, None] / 2
+            below = self._bounded_below(np.append(number - half, number[:, -1:] + half, axis=1))
+            masses[groups:] = np.diff(below, axis=1)
+        return (1 - UNKNOWN) * masses + UNKNOWN * heavy
+
+    def _unbounded(self, number: FloatArray, cell: FloatArray) -> FloatArray:
+        """Returns the masses of cells of numbers of partitions, without bounds."""
+        mean = self._means[:, None]
         # A gamma distribution of the same mean and variance.
         size = mean / (1 + mean * SPREAD)
         scale = mean / size
         logarithm = (size - 1) * np.log(number / scale) - number / scale - log_gamma(size)
-        masses[groups:] = cell[groups:, None] * np.exp(logarithm) / scale
-        return (1 - UNKNOWN) * masses + UNKNOWN * heavy
+        masses: FloatArray = cell * np.exp(logarithm) / scale
+        return masses
+
+    def _bounded_below(self, ends: FloatArray) -> FloatArray:
+        """Returns the probabilities that numbers of partitions are below ends, groups x ends, given
+        public bounds. Nothing is beyond a bound."""
+        assert self._most is not None
+        most = self._most[:, None]
+        mean = np.minimum(self._means[:, None], most)
+        few = np.maximum(np.minimum(mean, most - mean), LEAST_VARIANCE)
+        scale = np.sqrt(3 * (few + SPREAD * few**2)) / math.pi
+        below = 1 / (1 + np.exp(np.clip((mean - ends) / scale, -500, 500)))
+        return np.where(ends >= most, 1.0, below)
 
 
 class BentShapes:

@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import itertools
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from dp_transforms.mechanisms.decoding.adding_up import list_of_curve, parts_of
 from dp_transforms.mechanisms.decoding.decoder import Posterior
 from dp_transforms.mechanisms.decoding.group_posteriors import curve_alone, curves_of_groups
 from dp_transforms.mechanisms.decoding.hierarchy import decode_hierarchy
-from dp_transforms.mechanisms.decoding.shapes import Curve, Shape
+from dp_transforms.mechanisms.decoding.shapes import Curve, Shape, nearest_within
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 
@@ -187,3 +188,57 @@ def test_a_shape_has_the_sizes_of_its_curve_and_falls_to_nothing():
     ranks = np.array([0.1, 0.7, 3, 40, 700, 2999])
     assert (np.diff(shape.quantiles(ranks)) < 0).all()
     assert shape.sizes(shape.quantiles(ranks)) == pytest.approx(ranks, rel=0.05)
+
+
+@pytest.mark.parametrize("loose", [0, 1, 30])
+def test_lists_keep_public_bounds_on_their_partitions(loose):
+    # At this rate the noise is larger than most groups. Bounds are exact if ``loose`` is 0.
+    rng = np.random.default_rng(3)
+    sizes = rng.negative_binomial(1, 0.3, 400) + 1
+    leaf = np.floor(20 * rng.random(400) ** 2).astype(np.int64)
+    parents = [place % 3 for place in range(20)]
+    levels = tree(sizes, leaf, parents)
+    most = [private.distinct + loose for private in levels[-1]]
+    for seed in range(3):
+        drawn = noisy(levels, FrobeniusMechanism(0.05), seed)
+        lists = decode_hierarchy(drawn, [[0, 0, 0], parents], most)
+        assert_they_add_up(lists, [[0, 0, 0], parents])
+        assert all(
+            released.distinct <= bound for released, bound in zip(lists[-1], most, strict=True)
+        )
+
+
+def test_small_groups_with_exact_bounds_err_less_than_the_bounds_alone():
+    # Sixty groups of thirty partitions, at a noise of 25 in each coordinate, with seeds. A list of
+    # ones of the right length is what the bounds alone tell.
+    rng = np.random.default_rng(4)
+    sizes = rng.geometric(0.7, 1800)
+    leaf = np.repeat(np.arange(60), 30)
+    parents = [place % 4 for place in range(60)]
+    levels = tree(sizes, leaf, parents)
+    most = [private.distinct for private in levels[-1]]
+    joint = 0
+    for seed in range(2):
+        drawn = noisy(levels, FrobeniusMechanism(0.04), seed)
+        lists = decode_hierarchy(drawn, [[0] * 4, parents], most)
+        joint += sum(map(FrequencyList.l1_distance, lists[-1], levels[-1])) / 2
+    ones = sum(FrequencyList([1], [30]).l1_distance(private) for private in levels[-1])
+    assert joint < ones
+
+
+def test_numbers_within_bounds_are_the_nearest_of_their_sum():
+    # Beside a search over all integers with the sum, which are nearest among integers only.
+    rng = np.random.default_rng(6)
+    for _ in range(50):
+        wanted, spread = rng.uniform(-2, 6, 3), rng.uniform(0.2, 3, 3)
+        highest = rng.integers(1, 6, 3).astype(float)
+        total = float(rng.integers(0, int(highest.sum()) + 1))
+        nearest = nearest_within(wanted, spread, total, highest)
+        assert nearest.sum() == pytest.approx(total)
+        assert (nearest >= 0).all() and (nearest <= highest).all()
+        distances = [
+            ((np.array(other) - wanted) ** 2 / spread).sum()
+            for other in itertools.product(*(range(int(most) + 1) for most in highest))
+            if sum(other) == total
+        ]
+        assert ((nearest - wanted) ** 2 / spread).sum() <= min(distances) + 1e-9
