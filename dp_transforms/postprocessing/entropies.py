@@ -110,13 +110,14 @@ def users_in_small_partitions(frequency_list: FrequencyList, fewer_than: int) ->
 
 
 def entropy_bounds(below: Points, above: Points) -> tuple[float, float]:
-    """Returns bounds on the Shannon entropy, in bits, from functions below and above lambda."""
+    """Returns bounds on the Shannon entropy, in bits, given functions that bound lambda, the share
+    of the largest partitions, from below and from above."""
     low, high = (_integral(_bits, _least_concave(*points)) for points in (above, below))
     return _outwards(low, high)
 
 
 def collision_bounds(below: Points, above: Points) -> tuple[float, float]:
-    """Returns bounds on the collision probability, from functions below and above lambda."""
+    """Returns bounds on the collision probability, given functions as in ``entropy_bounds``."""
     low, high = (_integral(np.square, _least_concave(*points)) for points in (below, above))
     low, high = _outwards(low, high)
     return low, min(high, 1.0)
