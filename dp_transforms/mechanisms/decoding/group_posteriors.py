@@ -141,7 +141,7 @@ def _own_curves(arms: list[Arm], merits: FloatArray, rate: float) -> Iterator[tu
     if not rich:
         return
     rows, columns = [arms[place] for place in rich], [arms[groups + place] for place in rich]
-    own = fitted_chains(rows + columns, rate)
+    own = fitted_chains(rows + columns, rate, CELL)
     better = own.merits > merits[rich]
     for place, curve, is_better in zip(rich, _curves(own.chains), better, strict=True):
         if is_better:
