@@ -44,7 +44,7 @@ from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.postprocessing.all_records import estimate_all_records
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.releases import AllRecordsSpec
-from dp_transforms.releases.all_records import decoded_survey
+from dp_transforms.releases.surveys import decoded_survey
 
 DECLARED = (8, 16, 32)
 

@@ -296,8 +296,8 @@ surveys of all periods have the same noise
 - tape_of = functools.partial(tape_within, named.context, secret.tape)
 + tape_of = secret.tape
 a user counts in a period beyond the kappa of its survey
-- decoded(distinct_pairs(table.filter(is_in), kappa, key))
-+ decoded(distinct_pairs(table.filter(is_in)))
+- bounded_in_lists(table.filter(is_in), kappa, key)
++ bounded_in_lists(table.filter(is_in), 1 << 30, key)
 # dp_transforms/engines/survey_kernels.py: releases/test_grouped_all_records.py
 a group's survey and list cost what those of all users cost
 - of_list = spec.for_all if name == ALL_USERS else spec.for_group

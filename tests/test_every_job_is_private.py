@@ -17,7 +17,13 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms import JobSecret, releases
-from dp_transforms.engines import degree_kernels, hierarchy_kernels, in_process, selection_kernels
+from dp_transforms.engines import (
+    degree_kernels,
+    hierarchy_kernels,
+    in_process,
+    selection_kernels,
+    survey_kernels,
+)
 from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
@@ -173,6 +179,72 @@ def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(
             loss += abs(h - without_user) * float(beyond.epsilon)
         dearest = max(dearest, loss)
     assert dearest == pytest.approx(5, abs=1e-9)
+
+
+DAYS = ["monday", "tuesday", "wednesday"]
+SEVERAL_LISTS = {
+    "periods": (
+        releases.PeriodAllRecordsSpec(
+            periods=DAYS[:2], epsilon=6, max_periods_per_user=2, max_degree=3
+        ),
+        ("user", "partition", "list"),
+        [(0, "monday"), (1, "monday"), (0, "tuesday"), (1, "tuesday")],
+        6,
+    ),
+    "one period of each user": (
+        releases.PeriodAllRecordsSpec(
+            periods=DAYS[:2], epsilon=3, max_periods_per_user=1, max_degree=3
+        ),
+        ("user", "partition", "list"),
+        [(0, "monday"), (1, "monday"), (0, "tuesday"), (2, "wednesday")],
+        3,
+    ),
+    "groups": (
+        releases.GroupAllRecordsSpec(
+            attributes=GROUPS.attributes, epsilon_all=2, epsilon_groups=6, max_degree=3
+        ),
+        ("user", "partition", "colour", "size"),
+        [(2, "blue", "s"), (2, "red", "s"), (1, "red", "m")],
+        8,
+    ),
+}
+
+
+@pytest.mark.parametrize("kappa", slow_unless([1, 2], [2]))
+@pytest.mark.parametrize("name", SEVERAL_LISTS)
+def test_surveys_of_several_lists_cost_with_their_lists_what_is_said(
+    caught, monkeypatch, name, kappa
+):
+    # One user may be in several lists, with more partitions than kappa, and outside of all. Kappa
+    # and the number of rounds, which the surveys' outputs decide, are held fixed.
+    spec, columns, own, cost = SEVERAL_LISTS[name]
+    monkeypatch.setattr(all_records, "margin_of_count", lambda *_: math.inf)
+    monkeypatch.setattr(releases.AllRecordsSpec, "kappa_after", lambda *_: kappa)
+    monkeypatch.setattr(survey_kernels, "release_histogram", in_process.release_histogram)
+
+    def catch_survey(self, degrees, tape_of, enough):
+        purpose, *_ = tape_of.args
+        epsilon = self.epsilons[1]
+        caught["survey", purpose] = epsilon, collections.Counter(degrees)
+        return ReleasedDegrees((1, 2, 3), (0, 0, 0), float(epsilon))
+
+    monkeypatch.setattr(GradualSurvey, "release_under", catch_survey)
+    price = functools.cache(exact_partition_epsilon)
+    dearest = 0
+    pairs = users_of(own, users=2)
+    for here, there in inputs(caught, spec.release, pairs, columns=columns):
+        assert here.keys() == there.keys()
+        loss = 0
+        for purpose, (mechanism, f) in here.items():
+            _, g = there[purpose]
+            if isinstance(purpose, tuple):
+                loss += ((f - g) + (g - f)).total() * float(mechanism)
+            else:
+                assert mechanism.sensitivity == kappa
+                loss += price(mechanism, f, g)
+        dearest = max(dearest, loss)
+    assert dearest == pytest.approx(cost, abs=1e-9)
+    assert float(spec.cost.epsilon) == cost
 
 
 def test_a_list_costs_epsilon(caught):

@@ -32,7 +32,8 @@ from dp_transforms.engines.survey_kernels import (
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
-from dp_transforms.releases.all_records import AllRecordsSpec, Survey, SurveyedList
+from dp_transforms.releases.all_records import AllRecordsSpec
+from dp_transforms.releases.surveys import Survey, SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram
 
 

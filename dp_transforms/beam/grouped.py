@@ -47,9 +47,9 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.releases import Attribute, GroupAllRecordsSpec, GroupsSpec
-from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.releases.base import arguments
 from dp_transforms.releases.groups import GroupedSpec
+from dp_transforms.releases.surveys import SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret
 
 

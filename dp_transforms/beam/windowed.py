@@ -60,8 +60,8 @@ from dp_transforms.files.filenames import MOST_PERIODS
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.releases import PeriodAllRecordsSpec, PeriodListsSpec, PeriodNamesSpec
-from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.releases.base import arguments
+from dp_transforms.releases.surveys import SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret
 
 

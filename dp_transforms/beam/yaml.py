@@ -35,10 +35,10 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
-from dp_transforms.releases.all_records import SurveyedList, estimate_of
 from dp_transforms.releases.attributes import attribute_label
 from dp_transforms.releases.degrees import chooses_degree_bound
 from dp_transforms.releases.node_degrees import ProjectedList
+from dp_transforms.releases.surveys import SurveyedList, estimate_of
 
 
 def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> beam.PTransform:

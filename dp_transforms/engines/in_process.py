@@ -52,12 +52,12 @@ from dp_transforms.releases import (
     PeriodNamesSpec,
     UserDegreesSpec,
 )
-from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.releases.groups import GroupedSpec
 from dp_transforms.releases.hierarchy import Path
 from dp_transforms.releases.name_statements import entries_of
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.releases.periods import PeriodSpec
+from dp_transforms.releases.surveys import SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.threads import map_ahead
 

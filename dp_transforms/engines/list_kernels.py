@@ -269,8 +269,22 @@ def bound_periods(
     owner, period = (single(kept[name]).indices.to_numpy() for name in (USER, PARTITION))
     pairs = users.codes.astype(np.int64) * width + periods.codes
     table = table.filter(pa.array(np.isin(pairs, owner.astype(np.int64) * width + period)))
+    return bounded_in_lists(table, at_most, key)
+
+
+def bounded_in_lists(table: pa.Table, at_most: int, key: bytes) -> pa.Table:
+    """Returns the distinct pairs of each user in each list, at most ``at_most`` of them.
+
+    A user keeps in a list the partitions with the smallest PRF(key, (user, list), partition).
+
+    Args:
+      table: plain columns ``user``, ``partition`` and ``list``, which the result has too.
+      at_most: the bound.
+      key: 32 secret bytes.
+    """
     columns = [single(table[name]) for name in (USER, LIST)]
     owners = pa.StructArray.from_arrays(columns, names=[USER, LIST])
-    bounded = distinct_pairs(pa.table({USER: owners, PARTITION: table[PARTITION]}), at_most, key)
-    user, name = single(decoded(bounded)[USER]).flatten()
-    return pa.table({USER: user, PARTITION: decoded(bounded)[PARTITION], LIST: name})
+    pairs = pa.table({USER: owners, PARTITION: table[PARTITION]})
+    bounded = decoded(distinct_pairs(pairs, at_most, key))
+    user, name = single(bounded[USER]).flatten()
+    return pa.table({USER: user, PARTITION: bounded[PARTITION], LIST: name})

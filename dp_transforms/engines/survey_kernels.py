@@ -15,17 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.attributes import LIST
-from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, concat, decoded, single
+from dp_transforms.columnar.columns import PARTITION, USER, concat, decoded, single
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.engines.list_kernels import histograms, label_of_group, listed
+from dp_transforms.engines.list_kernels import (
+    bounded_in_lists,
+    histograms,
+    label_of_group,
+    listed,
+)
 from dp_transforms.mechanisms.tape_contexts import (
     purpose_of_period,
     purpose_of_users,
     tape_within,
 )
-from dp_transforms.releases.all_records import AllRecordsSpec, Survey, SurveyedList
+from dp_transforms.releases.all_records import AllRecordsSpec
 from dp_transforms.releases.lists import ALL_USERS
+from dp_transforms.releases.surveys import Survey, SurveyedList
 from dp_transforms.runtime.job_secret import release_histogram
 
 if TYPE_CHECKING:
@@ -75,8 +80,7 @@ def degrees_of_lists(pairs: pa.Table) -> Iterable[tuple[str, Mapping[int, int]]]
     pairs = decoded(pairs)
     columns = [single(pairs[PARTITION]).field(LIST), single(pairs[USER])]
     owners = pa.StructArray.from_arrays(columns, names=[LIST, PARTITION])
-    counts = count_pairs(pa.table({PARTITION: owners}))
-    return histograms(pa.table({PARTITION: counts[PARTITION], COUNT: counts[COUNT]}))
+    return histograms(count_pairs(pa.table({PARTITION: owners})))
 
 
 def survey_of_list(degrees: Mapping[int, int], named: NamedSurvey, secret: JobSecret) -> Survey:
@@ -89,8 +93,8 @@ def bounded_by_surveys(pairs: pa.Table, kappas: Mapping[str, int], key: bytes) -
     """Returns the listed pairs that remain when each user counts in at most kappa partitions of
     each list.
 
-    A user keeps in a list the partitions with the smallest PRF(key, (user, list), partition). So
-    the kept pairs depend on that user's pairs and on the kappas alone.
+    A user's kept pairs are those of ``bounded_in_lists``, and depend on that user's pairs and on
+    the kappas alone.
 
     Args:
       pairs: listed pairs.
@@ -99,17 +103,20 @@ def bounded_by_surveys(pairs: pa.Table, kappas: Mapping[str, int], key: bytes) -
     """
     pairs = decoded(pairs)
     in_lists = single(pairs[PARTITION])
-    columns = {USER: single(pairs[USER]), LIST: in_lists.field(LIST)}
-    owners = pa.StructArray.from_arrays([*columns.values()], names=[*columns])
-    table = pa.table({USER: owners, PARTITION: in_lists.field(PARTITION)})
-    kept = []
+    table = pa.table(
+        {
+            USER: single(pairs[USER]),
+            LIST: in_lists.field(LIST),
+            PARTITION: in_lists.field(PARTITION),
+        }
+    )
+    kept = [table.slice(0, 0)]
     for kappa in sorted({*kappas.values()}):
         names = [name for name, kappa_of_list in kappas.items() if kappa_of_list == kappa]
-        is_in = pc.is_in(columns[LIST], value_set=pa.array(names, pa.string()))
-        kept.append(decoded(distinct_pairs(table.filter(is_in), kappa, key)))
-    bounded = concat(kept or [table.slice(0, 0)])
-    user, name = single(bounded[USER]).flatten()
-    return listed(pa.table({USER: user, PARTITION: bounded[PARTITION]}), name)
+        is_in = pc.is_in(single(table[LIST]), value_set=pa.array(names, pa.string()))
+        kept.append(bounded_in_lists(table.filter(is_in), kappa, key))
+    bounded = concat(kept)
+    return listed(bounded, single(bounded[LIST]))
 
 
 def surveyed_list(

@@ -29,13 +29,12 @@ follows (the estimate of all records, its intervals) is computed from these outp
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.budget.budget import Cost
@@ -88,11 +87,20 @@ from dp_transforms.releases.base import (
 )
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.lists import (
-    COORDINATES_KEY,
     list_guarantee,
     list_tables,
     parse_lists,
     read_lists,
+)
+from dp_transforms.releases.surveys import (
+    BEYOND,
+    CHOSEN,
+    SURVEY,
+    Survey,
+    SurveyedList,
+    decoded_survey,
+    estimate_of,
+    survey_of_rows,
 )
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, of_periods
@@ -101,62 +109,8 @@ if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
-SURVEY = "survey"
-"""The entry of a statement about the survey."""
-BEYOND = "users_beyond_the_bound"
-"""The entry of a statement about users with more than kappa partitions."""
-CHOSEN = "chosen by the survey, and enforced"
 BEYOND_SHARE = Fraction(1, 25)
 """The number of users beyond kappa costs this part of the epsilon that the survey leaves."""
-
-
-class Survey(NamedTuple):
-    """What is released about users before their records are bounded.
-
-    Attributes:
-      degrees: how many users have how many partitions.
-      kappa: the bound, declared or chosen by the degrees.
-      users_beyond: how many users have more than kappa partitions. It is None if it was not
-        released: the survey tells it well enough, or it is public that there are none.
-    """
-
-    degrees: ReleasedDegrees
-    kappa: int
-    users_beyond: UsersBeyond | None
-
-
-class SurveyedList(NamedTuple):
-    """A survey and the list that followed it, as an engine makes them.
-
-    Attributes:
-      survey: what was released before the list.
-      released: the list of the records that bounding kept.
-      entries: the part of the statement that follows from the survey.
-    """
-
-    survey: Survey
-    released: ReleasedList
-    entries: Statement
-
-
-@functools.lru_cache(maxsize=128)
-def decoded_survey(degrees: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
-    """Returns what a released survey tells about users' degrees. Decoding takes a tenth of a
-    second. Results are cached, since the choice of kappa, the estimate and its intervals all begin
-    with decoding. Releases by period decode all surveys before the first estimate."""
-    # This loads scipy, which is slow: a misspelt flag should be refused before that.
-    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
-
-    return DegreeSurvey.of(degrees, largest_degree)
-
-
-def estimate_of(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
-    """Returns the estimated list of all records."""
-    from dp_transforms.postprocessing.all_records import estimate_all_records
-
-    degrees, kappa, _ = surveyed.survey
-    survey = decoded_survey(degrees, statement[SURVEY]["largest_degree"])
-    return estimate_all_records(surveyed.released, kappa, survey)
 
 
 def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> Tables:
@@ -181,35 +135,6 @@ def surveyed_entries(released: Iterable[SurveyedList]) -> Statement:
     """Returns the part of the statement that follows from the survey."""
     (surveyed,) = released
     return surveyed.entries
-
-
-def before_survey(statement: Mapping[str, Any]) -> Statement:
-    """Returns the entries of a statement that do not follow from its survey. They are those that
-    all of several releases share, if each has a survey. A statement without a survey is returned
-    as it is."""
-    if SURVEY not in statement:
-        return dict(statement)
-    follows = {*_FOLLOWS}
-    if statement["max_partitions_per_user_is"] == CHOSEN:
-        follows.add("max_partitions_per_user")
-    shared = {name: value for name, value in statement.items() if name not in follows}
-    survey = dict(statement[SURVEY])
-    for name in amount_entries("epsilon", Fraction(1)):
-        survey.pop(name, None)
-    return shared | {SURVEY: survey}
-
-
-_FOLLOWS = (
-    "mechanism",
-    "sensitivity",
-    "rate",
-    "rate_exact",
-    "base_2",
-    COORDINATES_KEY,
-    BEYOND,
-    "list",
-)
-"""The entries of a statement that follow from its survey, besides kappa if it was chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -516,20 +441,6 @@ class AllRecordsRelease(ListRelease):
             f"All records{of_periods(self.statement)}: {of_all}",
             f"Kept by bounding ({float(self.kept_share().value):.0%} of all): {of_kept}",
         ]
-
-
-def survey_of_rows(rows: Iterable[Sequence[str]], statement: Mapping[str, Any]) -> Survey:
-    """Returns the survey with the rows of a file, of (smallest degree, users), and the statement of
-    its list."""
-    lowest, users = zip(*(map(int, row) for row in rows), strict=True)
-    entry = statement[SURVEY]
-    rounds = len(entry["epsilon_of_rounds"])
-    degrees = ReleasedDegrees(lowest, users, float(entry["epsilon"]), rounds)
-    users_beyond = None
-    if BEYOND in statement:
-        of_beyond = statement[BEYOND]
-        users_beyond = UsersBeyond(int(of_beyond["noisy_users"]), float(of_beyond["epsilon"]))
-    return Survey(degrees, int(statement["max_partitions_per_user"]), users_beyond)
 
 
 def read(directory: str) -> AllRecordsRelease:

@@ -34,15 +34,9 @@ from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import parse_rows, read_file
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases.all_records import (
-    CHOSEN,
-    SURVEY,
     AllRecordsRelease,
     AllRecordsSpec,
-    Survey,
-    SurveyedList,
     SurveyOptions,
-    estimate_of,
-    survey_of_rows,
 )
 from dp_transforms.releases.base import (
     NEIGHBOURS,
@@ -58,6 +52,14 @@ from dp_transforms.releases.groups import (
     statement_of_each,
 )
 from dp_transforms.releases.lists import ALL_USERS, parse_lists, read_lists
+from dp_transforms.releases.surveys import (
+    CHOSEN,
+    SURVEY,
+    Survey,
+    SurveyedList,
+    estimate_of,
+    survey_of_rows,
+)
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine

@@ -25,11 +25,12 @@ from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.releases.all_records import AllRecordsRelease, AllRecordsSpec, SurveyedList
+from dp_transforms.releases.all_records import AllRecordsRelease, AllRecordsSpec
 from dp_transforms.releases.base import Statement, Tables
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.names import NamesRelease, NamesSpec
 from dp_transforms.releases.names_files import name_tables, names_table
+from dp_transforms.releases.surveys import SurveyedList
 from dp_transforms.releases.tables import publish
 
 if TYPE_CHECKING:

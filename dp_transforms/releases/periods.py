@@ -38,7 +38,6 @@ from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanis
 from dp_transforms.releases.all_records import (
     AllRecordsSpec,
     SurveyOptions,
-    before_survey,
     surveyed_entries,
     surveyed_tables,
 )
@@ -48,6 +47,7 @@ from dp_transforms.releases.lists import list_tables
 from dp_transforms.releases.names import NamesRelease, NamesSpec
 from dp_transforms.releases.names_files import name_tables, names_table, statement_with_types
 from dp_transforms.releases.series import Releases
+from dp_transforms.releases.surveys import before_survey
 
 if TYPE_CHECKING:
     import pyarrow as pa

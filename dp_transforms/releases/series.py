@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.releases import series_page
-from dp_transforms.releases.all_records import before_survey
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.frequency_list import statement_words as list_words
 from dp_transforms.releases.names_page import names_words
 from dp_transforms.releases.questions import difference, half, names_of, question_of
+from dp_transforms.releases.surveys import before_survey
 from dp_transforms.releases.tables import PicturedTable, Release, Table, drawn, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words

@@ -16,7 +16,7 @@ from dp_transforms.postprocessing import all_records
 from dp_transforms.postprocessing.survey_plan import candidates
 from dp_transforms.releases import AllRecordsSpec, ListSpec
 from dp_transforms.releases import all_records as module
-from dp_transforms.releases.all_records import Survey
+from dp_transforms.releases.surveys import Survey
 from pipelines.release_frequency_list import main
 from tests.beam_runs import table_of
 from tests.in_process_engine import in_process

@@ -1,0 +1,119 @@
+"""Holds what all kinds of releases with surveys share: surveys, their lists, and their statements.
+
+A survey says how many users have how many partitions. It is released before a list of bounded
+records, and the estimated list of all records follows from both (``all_records``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.mechanisms.users_beyond import UsersBeyond
+from dp_transforms.releases.base import Statement, amount_entries
+from dp_transforms.releases.lists import COORDINATES_KEY
+
+if TYPE_CHECKING:
+    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+
+SURVEY = "survey"
+"""The entry of a statement about the survey."""
+BEYOND = "users_beyond_the_bound"
+"""The entry of a statement about users with more than kappa partitions."""
+CHOSEN = "chosen by the survey, and enforced"
+
+
+class Survey(NamedTuple):
+    """What is released about users before their records are bounded.
+
+    Attributes:
+      degrees: how many users have how many partitions.
+      kappa: the bound, declared or chosen by the degrees.
+      users_beyond: how many users have more than kappa partitions. It is None if it was not
+        released: the survey tells it well enough, or it is public that there are none.
+    """
+
+    degrees: ReleasedDegrees
+    kappa: int
+    users_beyond: UsersBeyond | None
+
+
+class SurveyedList(NamedTuple):
+    """A survey and the list that followed it, as an engine makes them.
+
+    Attributes:
+      survey: what was released before the list.
+      released: the list of the records that bounding kept.
+      entries: the part of the statement that follows from the survey.
+    """
+
+    survey: Survey
+    released: ReleasedList
+    entries: Statement
+
+
+@functools.lru_cache(maxsize=128)
+def decoded_survey(degrees: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
+    """Returns what a released survey tells about users' degrees. Decoding takes a tenth of a
+    second. Results are cached, since the choice of kappa, the estimate and its intervals all begin
+    with decoding. Releases by period decode all surveys before the first estimate."""
+    # This loads scipy, which is slow: a misspelt flag should be refused before that.
+    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+
+    return DegreeSurvey.of(degrees, largest_degree)
+
+
+def estimate_of(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
+    """Returns the estimated list of all records."""
+    from dp_transforms.postprocessing.all_records import estimate_all_records
+
+    degrees, kappa, _ = surveyed.survey
+    survey = decoded_survey(degrees, statement[SURVEY]["largest_degree"])
+    return estimate_all_records(surveyed.released, kappa, survey)
+
+
+def before_survey(statement: Mapping[str, Any]) -> Statement:
+    """Returns the entries of a statement that do not follow from its survey. They are those that
+    all of several releases share, if each has a survey. A statement without a survey is returned
+    as it is."""
+    if SURVEY not in statement:
+        return dict(statement)
+    follows = {*_FOLLOWS}
+    if statement["max_partitions_per_user_is"] == CHOSEN:
+        follows.add("max_partitions_per_user")
+    shared = {name: value for name, value in statement.items() if name not in follows}
+    survey = dict(statement[SURVEY])
+    for name in amount_entries("epsilon", Fraction(1)):
+        survey.pop(name, None)
+    return shared | {SURVEY: survey}
+
+
+_FOLLOWS = (
+    "mechanism",
+    "sensitivity",
+    "rate",
+    "rate_exact",
+    "base_2",
+    COORDINATES_KEY,
+    BEYOND,
+    "list",
+)
+"""The entries of a statement that follow from its survey, besides kappa if it was chosen."""
+
+
+def survey_of_rows(rows: Iterable[Sequence[str]], statement: Mapping[str, Any]) -> Survey:
+    """Returns the survey with the rows of a file, of (smallest degree, users), and the statement of
+    its list."""
+    lowest, users = zip(*(map(int, row) for row in rows), strict=True)
+    entry = statement[SURVEY]
+    rounds = len(entry["epsilon_of_rounds"])
+    degrees = ReleasedDegrees(lowest, users, float(entry["epsilon"]), rounds)
+    users_beyond = None
+    if BEYOND in statement:
+        of_beyond = statement[BEYOND]
+        users_beyond = UsersBeyond(int(of_beyond["noisy_users"]), float(of_beyond["epsilon"]))
+    return Survey(degrees, int(statement["max_partitions_per_user"]), users_beyond)
