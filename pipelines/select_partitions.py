@@ -122,7 +122,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "output")
     chooses = flags.strategy in (AUTO, MeasuredSelection.name)
-    if not chooses or flags.already_bounded or flags.period is not None or flags.public_partitions:
+    if not chooses or flags.already_bounded or flags.public_partitions:
         require(flags, "max_partitions_per_user")
     warn_of_delta(flags.delta)
     check_column_names(flags.partition_column, flags.noisy_counts, period=flags.period)

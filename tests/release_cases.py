@@ -127,6 +127,11 @@ CASES = {
     "names by period": ReleaseCase(
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),
+    "names by period at a chosen kappa": ReleaseCase(
+        PeriodNamesSpec(**UNBOUNDED_PERIODS, delta=1e-2, noisy_counts=True, intervals=True),
+        ("day",),
+        "day",
+    ),
     "groups": ReleaseCase(
         GroupsSpec(**UNBOUNDED_GROUPS, max_partitions_per_user=3), ("sex", "day")
     ),

@@ -116,8 +116,9 @@ class OnBeam(Engine):
     def all_records_by_period(self, spec: PeriodAllRecordsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseAllRecordsByPeriod, spec)
 
-    def names_by_period(self, spec: PeriodNamesSpec) -> tuple[beam.PCollection]:
-        return self._released(SelectPartitionsByPeriod, spec)
+    def names_by_period(self, spec: PeriodNamesSpec) -> tuple[beam.PCollection, ...]:
+        select = SelectPartitionsByPeriod(**arguments(spec), with_entries=True, **self._shared)
+        return _names_and_entries(self._records() | "Release" >> select)
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseGroupedLists, spec)
@@ -208,10 +209,7 @@ class OnBeam(Engine):
 
     def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
         select = SelectPartitions(**arguments(spec), with_entries=True, **self._shared)
-        selected = records | "Partitions" >> select
-        others: tuple[beam.PCollection, ...] = ()
-        if isinstance(selected, dict):
-            selected, others = selected["partitions"], (selected["entries"],)
+        selected, *others = _names_and_entries(records | "Partitions" >> select)
         watch = self._watch("selecting partitions", "selected", private=False)
         return selected | "WatchSelected" >> watch, *others
 
@@ -260,6 +258,13 @@ class _Report(beam.DoFn):
         if self._counted:
             Metrics.counter(_NAMESPACE, self._counted).inc(rows)
         yield element
+
+
+def _names_and_entries(selected: Any) -> tuple[beam.PCollection, ...]:
+    """Returns the collections of a selection with or without entries."""
+    if isinstance(selected, dict):
+        return selected["partitions"], selected["entries"]
+    return (selected,)
 
 
 def _called(_: None, write: Callable[..., None], *collections: Any) -> None:

@@ -18,7 +18,9 @@ any value of the secret that keys the bounding:
    sequential composition over the windows of that user, and parallel composition over all others.
 4. Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
    w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP. The budget is
-   not divided among windows: strategies account for all pairs of a user together. QED.
+   not divided among windows: strategies account for all pairs of a user together. If kappa is not
+   declared, a user has any number of pairs in at most w windows, and the selection chooses how many
+   of them count: see ``PeriodNamesSpec``. QED.
 
 Session windows are refused, since their ends would disclose when a user was active. Triggers that
 fire again are refused, since they would release the same records again. Unbounded input is refused,
@@ -107,10 +109,12 @@ class _ByPeriod(ReleaseTransform, beam.PTransform):
         return pairs, secret
 
     def display_data(self) -> dict[str, Any]:
+        partitions = self.spec.partitions_per_period
+        bound = {} if partitions is None else {"partitions_per_user_and_period": partitions}
         return {
             "periods": len(self.spec.periods),
             "max_periods_per_user": self.spec.periods_per_user,
-            "partitions_per_user_and_period": self.spec.partitions_per_period,
+            **bound,
         }
 
 
@@ -344,9 +348,12 @@ class SelectPartitionsByPeriod(_ByPeriod):
 
     Args:
       epsilon, delta: the cost of all periods together.
-      periods, max_periods_per_user, max_partitions_per_user: see ``ReleaseListsByPeriod``.
+      periods, max_periods_per_user: see ``ReleaseListsByPeriod``.
+      max_partitions_per_user: the most partitions in which one user counts in each period. By
+        default a look at the records chooses how many partitions of a user count in all periods
+        together.
       **options: as for ``SelectPartitions``: strategy, noisy_counts, pre_threshold, neighbours,
-        intervals, secret, num_buckets.
+        intervals, with_entries, secret, num_buckets.
 
     Attributes:
       spec: the ``PeriodNamesSpec`` with these arguments. In ``spec.names.strategy``,
@@ -358,16 +365,31 @@ class SelectPartitionsByPeriod(_ByPeriod):
 
     spec_type = PeriodNamesSpec
 
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+    def __init__(self, periods: Sequence[str], *, with_entries: bool = False, **options: Any):
+        super().__init__(periods, **options)
+        self._with_entries = with_entries
+
+    def expand(self, tables: beam.PCollection) -> Any:
         bounded, secret = self._bounded(tables)
         select = SelectPartitions(
-            **arguments(self.spec.names), secret=secret, num_buckets=self._num_buckets
+            **arguments(self.spec.names),
+            with_entries=self._with_entries,
+            secret=secret,
+            num_buckets=self._num_buckets,
         )
         split = beam.Map(list_kernels.names_of_periods).with_output_types(pa.Table)
-        return bounded | "Select" >> select | "OfPeriods" >> split
+        return _names_through(bounded | "Select" >> select, "OfPeriods" >> split)
 
     def display_data(self) -> dict[str, Any]:
         return super().display_data() | displayed(self.spec.names.strategy)
+
+
+def _names_through(selected: Any, step: beam.PTransform) -> Any:
+    """Returns the output of a selection, with or without entries, with its names put through a
+    step."""
+    if isinstance(selected, dict):
+        return selected | {"partitions": selected["partitions"] | step}
+    return selected | step
 
 
 def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
@@ -399,8 +421,8 @@ class SelectWindowedPartitions(_ByWindow):
 
     by_period = SelectPartitionsByPeriod
 
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
-        return super().expand(records) | "Tuples" >> beam.FlatMap(_tuples)
+    def expand(self, records: beam.PCollection) -> Any:
+        return _names_through(super().expand(records), "Tuples" >> beam.FlatMap(_tuples))
 
 
 class _Label(beam.DoFn):

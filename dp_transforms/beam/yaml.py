@@ -349,7 +349,7 @@ def select_windowed_partitions(
     start: str,
     stop: str,
     max_windows_per_user: int,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
     noisy_counts: bool = False,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
@@ -365,7 +365,8 @@ def select_windowed_partitions(
       stop: the windows that begin before this day or time are released. Start and stop are public:
         choose both without looking at the records.
       max_windows_per_user: the most windows in which one user counts.
-      max_partitions_per_user: the most partitions in which one user counts in each window.
+      max_partitions_per_user: the most partitions in which one user counts in each window. By
+        default a look at the records chooses how many count in all windows together.
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users, or partitions, are split into.
     """

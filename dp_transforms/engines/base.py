@@ -70,7 +70,9 @@ class Engine(Protocol):
         ``SurveyedList``."""
 
     def names_by_period(self, spec: PeriodNamesSpec) -> Collections:
-        """Releases names by period: tables of names with the period in the column ``list``."""
+        """Releases names by period: tables of names with the period in the column ``list``. If
+        ``spec.names.has_entries``, a second collection is that of ``names``; its entries are about
+        all periods together."""
 
     def grouped_lists(self, spec: GroupsSpec) -> Collections:
         """Releases lists of groups: triples of an attribute, a group and its ``ReleasedList``."""

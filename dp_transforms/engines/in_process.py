@@ -204,10 +204,10 @@ class InProcess(Engine):
             surveyed = self._surveyed_lists(lambda: pairs, lists)
         return ([*zip(lists, surveyed, strict=True)],)
 
-    def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[pa.Table]]:
+    def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[Any], ...]:
         pairs = map(distinct_pairs, self._in_periods(spec))
-        selected, *_ = self._selected(pairs, spec.names)
-        return ([*map(list_kernels.names_of_periods, selected)],)
+        selected, *entries = self._selected(pairs, spec.names)
+        return [*map(list_kernels.names_of_periods, selected)], *entries
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[list[tuple[str, str, ReleasedList]]]:
         with SpillableTables(self._in_groups(spec)) as bounded:

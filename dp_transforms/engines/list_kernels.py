@@ -250,9 +250,10 @@ def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
 
 
 def bound_periods(
-    table: pa.Table, most_periods: int, at_most: int, period_key: bytes, key: bytes
+    table: pa.Table, most_periods: int, at_most: int | None, period_key: bytes, key: bytes
 ) -> pa.Table:
-    """Bounds each user to ``most_periods``, and to ``at_most`` distinct partitions in each.
+    """Bounds each user to ``most_periods``, and to ``at_most`` distinct partitions in each; None
+    stands for all of them.
 
     A user keeps the periods with the smallest PRF(period_key, user, period), and in each of them
     the partitions with the smallest PRF(key, (user, period), partition). So the kept rows depend on
@@ -272,14 +273,14 @@ def bound_periods(
     return bounded_in_lists(table, at_most, key)
 
 
-def bounded_in_lists(table: pa.Table, at_most: int, key: bytes) -> pa.Table:
+def bounded_in_lists(table: pa.Table, at_most: int | None, key: bytes) -> pa.Table:
     """Returns the distinct pairs of each user in each list, at most ``at_most`` of them.
 
     A user keeps in a list the partitions with the smallest PRF(key, (user, list), partition).
 
     Args:
       table: plain columns ``user``, ``partition`` and ``list``, which the result has too.
-      at_most: the bound.
+      at_most: the bound; None for all pairs.
       key: 32 secret bytes.
     """
     columns = [single(table[name]) for name in (USER, LIST)]

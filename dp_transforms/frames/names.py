@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -103,9 +105,7 @@ def select(
     check_column_names(_columns(partition), counts)
     records = RecordArguments(data, user, partition, drop_nulls, public=public)
     (selected, *others), statement = run_spec(spec, session, secret, records)
-    for entries in itertools.chain(*others):
-        statement |= entries
-    return names_release(selected, statement)
+    return names_release(selected, _with_entries(statement, others))
 
 
 @hiding_originals
@@ -120,7 +120,7 @@ def select_by_period(
     epsilon: Number,
     delta: Number,
     max_periods_per_user: int,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
     counts: bool = False,
     strategy: str = AUTO,
     pre_threshold: int = 1,
@@ -136,7 +136,9 @@ def select_by_period(
       data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
       time, period, periods, max_periods_per_user: see ``release_by_period``.
       epsilon, delta: the cost of all periods together.
-      max_partitions_per_user: the most partitions in which one user counts in each period.
+      max_partitions_per_user: the most partitions in which one user counts in each period. By
+        default a small private look at the data chooses how many of a user's partitions count in
+        all periods together, and how names are found.
       counts, strategy, pre_threshold: see ``select``.
 
     Returns:
@@ -168,7 +170,8 @@ def select_by_period(
     records = RecordArguments(
         data, user, partition, drop_nulls, time=time, period=period, span=periods
     )
-    (selected,), statement = run_spec(spec, session, secret, records)
+    (selected, *others), statement = run_spec(spec, session, secret, records)
+    statement = _with_entries(statement, others)
     return Releases(names_of_each(spec.periods, selected, statement), period)
 
 
@@ -226,13 +229,16 @@ def release_and_select(
     check_column_names(_columns(partition), counts, beside_list=True)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,), selected, *others), columns, about = collect(both, session, secret, records)
-    of_names = both.names.statement(columns) | about
-    for entries in itertools.chain(*others):
-        of_names |= entries
+    of_names = _with_entries(both.names.statement(columns) | about, others)
     return ListAndNames.of(
         list_release(released, both.frequency_list.statement(columns) | about),
         names_release(selected, of_names),
     )
+
+
+def _with_entries(statement: Statement, others: Iterable[Iterable[Statement]]) -> Statement:
+    """Returns a statement with the entries that an engine adds to it, in further collections."""
+    return functools.reduce(operator.or_, itertools.chain(*others), statement)
 
 
 def names_release(selected: Sequence[pa.Table], statement: Statement) -> NamesRelease:

@@ -31,7 +31,7 @@ from dp_transforms.releases.all_records import AllRecordsRelease
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.name_estimates import NameEstimates
 from dp_transforms.releases.name_statements import NOT_NAMED, ROUNDS, unnamed_bound
-from dp_transforms.reports.phrases import drops_records, some
+from dp_transforms.reports.phrases import drops_records, over_periods, some
 
 if TYPE_CHECKING:
     from dp_transforms.releases.names import NamesRelease
@@ -48,6 +48,8 @@ class NameCount:
         known.
       of: which users are meant: "all" users who have the partition; "count" for the users whose
         records count after bounding; or a number, for the users with at most this many partitions.
+      over: if the name is of a period and ``of`` is a number, in how many periods these users have
+        partitions; the number is for all of these periods together.
       confidence: of the interval by itself, for a partition that was chosen before the release was
         seen. For a named partition, it holds also given that the partition is named.
 
@@ -63,10 +65,11 @@ class NameCount:
     high: float
     of: str | int = "all"
     confidence: float = CONFIDENCE
+    over: str = ""
 
     def __str__(self) -> str:
         if isinstance(self.of, int):
-            which = f" of at most {some(self.of, 'partition')} each"
+            which = f" of at most {some(self.of, 'partition')} each{self.over}"
         else:
             which = " that count" if self.of == "count" else ""
         sure = f"{100 * self.confidence:.15g}% confidence"
@@ -235,7 +238,7 @@ class NameAnswers(NameEstimates):
         if bound.of_at_most is not None:
             of = bound.of_at_most
         high = math.inf if bound.users is None else bound.users
-        return NameCount(False, None, 0, high, of, confidence)
+        return NameCount(False, None, 0, high, of, confidence, over_periods(self.statement))
 
     def _most_unnamed_of_all(self, survey: ReleasedDegrees, failure: float) -> float:
         """Returns an upper bound on the users, in all records, of a partition that is not named."""

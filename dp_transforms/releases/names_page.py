@@ -13,6 +13,7 @@ from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import (
+    KAPPA_IS_OF,
     Wording,
     Words,
     amount,
@@ -186,9 +187,14 @@ def _period_words(statement: Mapping[str, Any]) -> str:
     which = "These are the names"
     if period:
         which += f" of {period}; there are names"
+    in_each = ""
+    if KAPPA_IS_OF not in periods:
+        in_each = (
+            " and in at most "
+            f"{some(periods['max_partitions_per_user_and_period'], 'partition')} of each,"
+        )
     return (
         f" {which} of {span_of(periods)}. The numbers above are for all of these periods together: "
-        f"a user counts in at most {periods['max_periods_per_user']} of them, and in at most "
-        f"{some(periods['max_partitions_per_user_and_period'], 'partition')} of each, chosen at "
+        f"a user counts in at most {periods['max_periods_per_user']} of them,{in_each} chosen at "
         "random."
     )

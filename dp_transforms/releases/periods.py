@@ -48,6 +48,7 @@ from dp_transforms.releases.names import NamesRelease, NamesSpec
 from dp_transforms.releases.names_files import name_tables, names_table, statement_with_types
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.surveys import before_survey
+from dp_transforms.reports.phrases import KAPPA_IS_OF
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,8 +80,8 @@ class PeriodSpec(ReleaseSpec):
 
     @property
     @abc.abstractmethod
-    def partitions_per_period(self) -> int:
-        """Returns how many partitions of each user are kept in each period."""
+    def partitions_per_period(self) -> int | None:
+        """Returns how many partitions of each user are kept in each period; None for all."""
 
     @property
     def combined_file(self) -> str:
@@ -218,11 +219,21 @@ class PeriodAllRecordsSpec(PeriodSpec, SurveyOptions):
 @dataclass(frozen=True, kw_only=True)
 class PeriodNamesSpec(PeriodSpec):
     """Specifies names in each public period. Arguments are those of
-    ``SelectPartitionsByPeriod``."""
+    ``SelectPartitionsByPeriod``.
+
+    Privacy. Neighbouring data differ by all records of one user, in any periods. Names are selected
+    once, as pairs of a period and a partition. The selection gets pairs, and each user's own
+    records alone decide which: those of at most w periods and, if kappa is declared, of at most
+    kappa partitions in each. So what it gets are again neighbouring data, which differ by all pairs
+    of one user. If kappa is declared, these are at most w * kappa, which is the sensitivity of the
+    selection. Otherwise the user may have any number of pairs. The look of ``MeasuredSelection``
+    and its plan, which counts so many pairs of each user as it chooses, are (epsilon, delta)-DP for
+    such neighbours: see ``measured``. In both cases all periods together cost epsilon and delta.
+    """
 
     tables = ReleasedTables(PARTITIONS_FILE, name_tables)
 
-    max_partitions_per_user: int
+    max_partitions_per_user: int | None = None
     delta: Number
     strategy: str = AUTO
     noisy_counts: bool = False
@@ -232,26 +243,30 @@ class PeriodNamesSpec(PeriodSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        if self.max_partitions_per_user is not None:
+            positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         _ = self.names
 
     @property
-    def partitions_per_period(self) -> int:
+    def partitions_per_period(self) -> int | None:
         return self.max_partitions_per_user
 
     @functools.cached_property
     def names(self) -> NamesSpec:
         """Returns the selection of names in all periods at once: what it selects are pairs of a
         period and a partition."""
+        kappa, of_all = self.max_partitions_per_user, None
+        if kappa is not None:
+            of_all = self.periods_per_user * kappa
         return NamesSpec.of(
             self.strategy,
             self.epsilon,
             self.delta,
-            self.periods_per_user * self.max_partitions_per_user,
+            of_all,
             pre_threshold=self.pre_threshold,
             neighbours=self.neighbours,
             noisy_counts=self.noisy_counts,
-            already_bounded=True,
+            already_bounded=kappa is not None,
             intervals=self.intervals,
         )
 
@@ -261,7 +276,9 @@ class PeriodNamesSpec(PeriodSpec):
 
     @property
     def about(self) -> Statement:
-        bound = {"max_partitions_per_user_and_period": self.max_partitions_per_user}
+        bound: Statement = {"max_partitions_per_user_and_period": self.max_partitions_per_user}
+        if self.max_partitions_per_user is None:
+            bound = {KAPPA_IS_OF: f"all {self.kind}s together"}
         return super().about | bound
 
     def release(self, engine: Engine) -> Collections:

@@ -67,10 +67,14 @@ def write_both(
 
 
 def write_periods(
-    writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
+    writers: Mapping[str, Writer],
+    budget_entry: BudgetEntry,
+    elements: Iterable[Any],
+    others: Iterable[Statement] = (),
 ) -> None:
     """Writes the release of each period. An element is either a pair of a period and its list, or a
-    table of names with their periods in the column ``list``."""
+    table of names with their periods in the column ``list``. The entries of ``others`` are added to
+    the statement of each period."""
     import pyarrow.compute as pc
 
     released: dict[str, list[Any]] = {period: [] for period in writers}
@@ -81,5 +85,6 @@ def write_periods(
         else:
             for period in pc.unique(element["list"]).to_pylist():
                 released[period].append(element.filter(pc.equal(element["list"], period)))
+    entries = list(others)
     for period, write in writers.items():
-        write(budget_entry, released[period])
+        write(budget_entry, released[period], entries)

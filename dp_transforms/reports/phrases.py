@@ -12,6 +12,8 @@ from dp_transforms.mechanisms.partition.distributions import ExponentialDistribu
 from dp_transforms.postprocessing.estimates import rounded
 
 NODE = PrivacyUnit.NODE.value
+KAPPA_IS_OF = "max_partitions_per_user_is_of"
+"""The entry of a statement about periods which says that kappa is for all periods together."""
 
 
 class Words(NamedTuple):
@@ -124,9 +126,20 @@ def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: 
     kappa = statement["max_partitions_per_user"]
     kappa = periods.get("max_partitions_per_user_and_period", kappa)
     bound = f", of at most {some(kappa, thing, things)} of each {user}"
+    if KAPPA_IS_OF in periods:
+        return bound + over_periods(statement)
     if periods:
         bound += f" in each of at most {some(periods['max_periods_per_user'], periods['of'])}"
     return bound
+
+
+def over_periods(statement: Mapping[str, Any]) -> str:
+    """Returns in how many periods the partitions of a user are that count, such as " over at most 2
+    weeks", if kappa is for all periods together; otherwise an empty text."""
+    periods = statement.get("periods", {})
+    if KAPPA_IS_OF not in periods:
+        return ""
+    return f" over at most {some(periods['max_periods_per_user'], periods['of'])}"
 
 
 def of_periods(statement: Mapping[str, Any]) -> str:
