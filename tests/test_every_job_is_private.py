@@ -30,6 +30,11 @@ from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
 from dp_transforms.mechanisms.degree_projection import IN, OUT, UNDIRECTED
 from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.mechanisms.selection import MeasuredSelection
+from dp_transforms.mechanisms.selection.measured import Choice
+from dp_transforms.mechanisms.selection.plan_search import Compared
+from dp_transforms.mechanisms.selection.population import Look
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.mechanisms.users_beyond import UsersBeyondMechanism
 from dp_transforms.releases import all_records
@@ -119,6 +124,16 @@ def users_of(own, users):
         for last in parts:
             rows = [(user, *row) for user, part in enumerate((*taken, last)) for row in part]
             yield rows, [row for row in rows if row[0] < users - 1], secret_number
+
+
+def selections(keep, names, counts):
+    """The probabilities of all selections of these names, if each is decided by itself: of n users
+    with the probability keep[n]."""
+    chances = [keep[counts.get(name, 0)] for name in names]
+    return [
+        math.prod(p if named else 1 - p for p, named in zip(chances, chosen, strict=True))
+        for chosen in itertools.product((False, True), repeat=len(names))
+    ]
 
 
 def graphs_with_and_without(nodes, degree, removed):
@@ -247,6 +262,58 @@ def test_surveys_of_several_lists_cost_with_their_lists_what_is_said(
     assert float(spec.cost.epsilon) == cost
 
 
+@pytest.mark.parametrize(
+    ("w", "kappa", "level"), slow_unless([(1, 2, 0), (2, 1, 0), (2, 2, 3)], [(2, 2, 3)])
+)
+def test_a_look_and_names_of_all_periods_cost_epsilon_and_delta(monkeypatch, w, kappa, level):
+    # One user may have more pairs than kappa, and be in more periods than w and outside of all. The
+    # plan, which the output of the look decides, is held fixed.
+    spec = releases.PeriodNamesSpec(
+        periods=DAYS[:2], epsilon=0.5, delta=0.05, max_periods_per_user=w
+    )
+    strategy = spec.names.strategy
+    plan = RoundPlan(kappa, by="optimal", look=level)
+    choice = Choice(Look((), (), (), (0.0, 0.0)), (), Compared(plan, 0))
+    caught = {}
+
+    def catch_look(self, degrees, tails, tape):
+        caught["look"] = degrees, tails
+        return choice
+
+    def catch_sums(table, strategy, index, **_):
+        if table.num_rows:
+            assert index == 0, "the plan has a single round"
+            sums = (table[name].to_pylist() for name in ("partition", "weight"))
+            for pair, users in zip(*sums, strict=True):
+                caught[pair["list"], pair["partition"]] = users
+        return table.slice(0, 0).select(["partition"])
+
+    monkeypatch.setattr(MeasuredSelection, "choose", catch_look)
+    monkeypatch.setattr(selection_kernels, "select_round", catch_sums)
+    own = [(0, "monday"), (1, "monday"), (0, "tuesday"), (2, "wednesday")]
+    cells = [(day, item) for item, day in own[:3]]
+    single = strategy.budget_after(level).single(plan)
+    keep = [single.keep_probability(users) for users in range(4)]
+    scales = [float(scale) for scale in strategy.noise_scales(level)]
+    left = 0.5 - float(strategy.look_epsilon(level))
+    dearest_look = dearest_names = 0
+    pairs = users_of(own, users=2)
+    columns = ("user", "partition", "list")
+    for pair in inputs(caught, spec.release, pairs, columns=columns):
+        looks = [private_inputs["look"] for private_inputs in pair]
+        moved = [
+            sum(abs(a - b) for a, b in zip(here, there, strict=True)) / scale
+            for here, there, scale in zip(*looks, scales, strict=True)
+        ]
+        dearest_look = max(dearest_look, sum(moved))
+        for here, there in itertools.permutations(selections(keep, cells, each) for each in pair):
+            lost = sum(max(0, p - math.exp(left) * q) for p, q in zip(here, there, strict=True))
+            dearest_names = max(dearest_names, lost)
+    assert dearest_look == pytest.approx(0.5 - left, abs=1e-9)
+    assert 0.9 * 0.05 < dearest_names <= 0.05 * (1 + 1e-9)
+    assert (float(spec.cost.epsilon), float(spec.cost.delta)) == (0.5, 0.05)
+
+
 def test_a_list_costs_epsilon(caught):
     prices = losses(caught, lambda engine: engine.frequency_list(LIST), users_of(ITEMS, users=3))
     assert max(prices) == pytest.approx(1, abs=1e-9)
@@ -350,18 +417,12 @@ def test_one_user_is_one_of_the_users_by_degree(caught):
 )
 def test_names_cost_epsilon_and_delta(caught, release):
     keep = [NAMES.strategy.keep_probability(users) for users in range(4)]
-
-    def selections(private_inputs):
-        """The probabilities of all selections: each name is decided by itself."""
-        chances = [keep[private_inputs.get("counts", {}).get(name, 0)] for (name,) in ITEMS]
-        return [
-            math.prod(p if named else 1 - p for p, named in zip(chances, names, strict=True))
-            for names in itertools.product((False, True), repeat=len(ITEMS))
-        ]
-
+    names = [name for (name,) in ITEMS]
     dearest = max(
         sum(max(0, p - math.exp(0.5) * q) for p, q in zip(here, there, strict=True))
         for pair in inputs(caught, release, users_of(ITEMS, users=3))
-        for here, there in itertools.permutations(map(selections, pair))
+        for here, there in itertools.permutations(
+            selections(keep, names, private_inputs.get("counts", {})) for private_inputs in pair
+        )
     )
     assert 0.9 * 0.05 < dearest <= 0.05 * (1 + 1e-9)

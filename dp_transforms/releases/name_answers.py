@@ -115,9 +115,17 @@ class NameAnswers(NameEstimates):
 
         Raises:
           ValueError: the list is of other columns; or it keeps other records than the names do, and
-            there is no survey to relate them.
+            there is no survey to relate them; or the names are those of a period.
         """
         mine, others = self.statement, frequency_list.statement
+        if "periods" in mine:
+            # They bound a user's partitions in all periods together, and also the number of the
+            # user's periods. No list of one period is of the same records, and no survey of one
+            # period says what was dropped.
+            raise ValueError(
+                "names of a period are not of the same records as any list: they are released with "
+                "noisy counts of their own, by counts=True"
+            )
         if mine.get("partition_columns") != others.get("partition_columns"):
             raise ValueError("frequency_list must be of the same partition columns as the names")
         made = dataclasses.replace(

@@ -34,11 +34,12 @@ PLANTED = [(100, item, day * DAY + 7) for item in range(9) for day in range(-1, 
 
 
 def bounded(rows, w, max_partitions):
+    """The rows that are kept. If ``max_partitions`` is None, these are all of the kept periods."""
     tables = [table_of(rows, ("user", "partition", "list"))] if rows else []
     return rows_of(bound_periods(table, w, max_partitions, *KEYS) for table in tables)
 
 
-@given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
+@given(ROWS, ROWS, st.integers(1, 3), st.sampled_from([1, 2, 3, None]))
 @settings(max_examples=60)
 def test_users_are_bounded_and_parts_merge(some, more, w, max_partitions):
     keep = functools.partial(bounded, w=w, max_partitions=max_partitions)
@@ -50,7 +51,7 @@ def test_users_are_bounded_and_parts_merge(some, more, w, max_partitions):
         collections.Counter((user, period) for user, _, period in rows)
         for rows in (set(some + more), whole)
     )
-    assert kept == {pair: min(has[pair], max_partitions) for pair in kept}
+    assert kept == {pair: min(has[pair], max_partitions or 9) for pair in kept}
     periods, kept_periods = (collections.Counter(user for user, _ in rows) for rows in (has, kept))
     assert kept_periods == {user: min(number, w) for user, number in periods.items()}
 
@@ -268,7 +269,7 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_p
     assert 0.9 * 0.05 < dearest <= 0.05 * (1 + 1e-9)
 
 
-def selected(**options):
+def selected(transform=dp.SelectWindowedPartitions, **options):
     """Names of 30 users a day: "all" on each of three days, and one page of each day."""
     records = [
         (user, page, day * DAY + user)
@@ -278,7 +279,7 @@ def selected(**options):
     ] + [(99, ("alone", 1), 5), (7, ("all", 0), -5), (7, ("all", 0), 9 * DAY)]
     bounds = {"max_windows_per_user": 3, "max_partitions_per_user": 2}
     options = ALL | {"epsilon": 20, "delta": 1e-6, "stop": 4 * DAY} | bounds | options
-    select = dp.SelectWindowedPartitions(**options)
+    select = transform(**options)
     return run(lambda begin: begin | InWindows("tuples", DAY, records) | select)
 
 
@@ -289,6 +290,28 @@ def test_names_are_those_of_their_windows():
     noisy = selected(noisy_counts=True)
     assert sorted(row[:2] for row in noisy) == sorted(wanted)
     assert all(abs(count - 30) < 10 for *_, count in noisy)
+
+
+def test_names_need_no_kappa():
+    days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
+    wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
+
+    @beam.ptransform_fn
+    def with_entries(records, **options):
+        collections = records | dp.SelectWindowedPartitions(**options, with_entries=True)
+        tagged = [
+            pcoll | name >> beam.Map(lambda element, name: (name, element), name)
+            for name, pcoll in collections.items()
+        ]
+        return tagged | beam.Flatten()
+
+    released = selected(with_entries, max_partitions_per_user=None, epsilon=100)
+    names = [name for collection, name in released if collection == "partitions"]
+    (entries,) = (entries for collection, entries in released if collection == "entries")
+    assert sorted(names) == sorted(wanted)
+    assert entries["max_partitions_per_user"] == entries["plan"]["partitions"]
+    select = dp.SelectPartitionsByPeriod("ab", epsilon=1, delta=0.1, max_periods_per_user=2)
+    assert "partitions_per_user_and_period" not in select.display_data()
 
 
 def test_names_count_a_user_in_so_many_windows():

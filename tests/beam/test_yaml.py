@@ -129,13 +129,13 @@ def test_a_list_of_all_records_for_each_window(tmp_path):
     assert lists == {first, second}
 
 
-@pytest.mark.parametrize("counts", [False, True])
-def test_names_of_each_window(counts, tmp_path):
+@pytest.mark.parametrize(
+    ("bound", "counts"),
+    [({"max_partitions_per_user": 2}, False), ({"max_partitions_per_user": 2}, True), ({}, True)],
+)
+def test_names_of_each_window(bound, counts, tmp_path):
     budget = {"epsilon": 8.0, "delta": 1e-6, "max_windows_per_user": 2}
-    select = step(
-        "SelectWindowedPartitions",
-        **budget, **DAYS, max_partitions_per_user=2, noisy_counts=counts,
-    )  # fmt: skip
+    select = step("SelectWindowedPartitions", **budget, **DAYS, **bound, noisy_counts=counts)
     rows = run([*IN_WINDOWS, select], tmp_path, [*VISITS, ("hermit", "cave", FIRST)])
     # At an epsilon of 2 for each pair, 150 users are missed with a probability below e**-250.
     assert {(row["window"][:10], row["partition"]) for row in rows} == {

@@ -96,16 +96,28 @@ def test_a_list_and_names_of_all_records_are_those_of_each_alone(tmp_path):
     assert isinstance(dp.load(tmp_path / "out").names.frequency_list, dp.AllRecordsRelease)
 
 
-def test_names_of_periods_are_saved_and_loaded(tmp_path):
-    days = dp.select_by_period(
-        VISITS, "who", "page", **PERIODS, **NAMES, max_periods_per_user=2, counts=True
-    )
+@pytest.mark.parametrize("kappa", [3, None])
+def test_names_of_periods_are_saved_and_loaded(kappa, tmp_path):
+    options = NAMES | {"max_partitions_per_user": kappa, "max_periods_per_user": 2}
+    days = dp.select_by_period(VISITS, "who", "page", **PERIODS, **options, counts=True)
     assert list(days) == [f"2026-01-0{day}" for day in range(1, 6)]
     assert len(days["2026-01-01"]) > 2 and len(days["2026-01-05"]) == 0
     days.save(tmp_path / "days")
     loaded = dp.load(tmp_path / "days")
     assert dict(loaded) == dict(days) and loaded.statement == days.statement
     assert "2 periods" not in days.privacy and "in at most 2 of them" in days.privacy
+    assert ("in at most 3 partitions of each, chosen" in days.privacy) == (kappa is not None)
+    assert ("A noisy look at the records" in days.privacy) == (kappa is None)
+    first = days["2026-01-01"]
+    if kappa is None:
+        # The plan of the look is the same for all days, and so is its cost.
+        plans = [names.statement["plan"] for names in days.values()]
+        assert all(plan == plans[0] for plan in plans)
+        total = first.statement["max_partitions_per_user"]
+        assert total == plans[0]["partitions"] and first.statement["epsilon"] == 2
+        assert "of each user over at most 2 days, chosen at random" in first.page()[0]
+    else:
+        assert "of each user in each of at most 2 days, chosen at random" in first.page()[0]
 
 
 def test_public_names_with_counts_are_all_there():

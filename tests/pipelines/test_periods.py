@@ -1,4 +1,5 @@
 import datetime
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,6 +85,35 @@ def test_without_kappa_each_period_has_a_survey(tmp_path, capsys, failure):
     shown = capsys.readouterr().out
     assert "partitions, low" in shown and "A survey of each list" in shown
     failure(2, "--report is for one list", release_frequency_list.main, [*flags, "--report"])
+
+
+def test_without_kappa_a_look_chooses_it_for_the_names_of_all_periods(tmp_path, capsys, failure):
+    pairs = ((user, day) for user in range(80) for day in (5, 6))
+    lines = (f"{user},p{day},2026-01-0{day}\n" for user, day in pairs)
+    (tmp_path / "records.csv").write_text("visitor,page,at\n" + "".join(lines))
+    book = Ledger.create(tmp_path / "book.ledger", 30, 1e-5)
+    exact = ("--epsilon=20", "--delta=1e-6", "--noisy_counts", f"--ledger={book.path}")
+    flags = job_flags(tmp_path, *flags_over(PERIODS, *exact))
+    flags = [flag for flag in flags if "max_partitions_per_user" not in flag]
+    assert select_partitions.main(flags) == SUCCESS
+    assert book.remaining().epsilon == 10
+    combined = (tmp_path / "out" / "all_periods.csv").read_text().splitlines()
+    assert [row.split(",")[:2] for row in combined] == [
+        ["period", "page"], ["2026-01-05", "p5"], ["2026-01-06", "p6"]
+    ]  # fmt: skip
+    statements = [statement(tmp_path, f"out/2026-01-0{day}") for day in (5, 6, 7, 8)]
+    for day, stated in zip((5, 6, 7, 8), statements, strict=True):
+        assert stated["period"] == f"2026-01-0{day}"
+        assert stated["max_partitions_per_user"] == stated["plan"]["partitions"] <= 4
+        assert stated["max_partitions_per_user_is"].startswith("chosen by the look")
+        assert stated["periods"]["max_partitions_per_user_is_of"] == "all days together"
+        assert 0 < stated["look_epsilon"] <= stated["look_epsilon_at_most"] < stated["epsilon"]
+    assert len({json.dumps(stated["choice"]) for stated in statements}) == 1
+    capsys.readouterr()
+    assert show.main([str(tmp_path / "out")]) == SUCCESS
+    assert "A noisy look at the records" in capsys.readouterr().out
+    needed = "--max_partitions_per_user is needed"
+    failure(2, needed, select_partitions.main, [*flags, "--strategy=optimal"])
 
 
 def test_a_rerun_writes_the_file_of_all_periods_that_a_killed_job_has_not(tmp_path, capsys):

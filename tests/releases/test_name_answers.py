@@ -254,6 +254,55 @@ def test_other_records_are_refused(names, frequencies):
         names.beside(renamed)
 
 
+def test_names_of_a_period_go_beside_no_list():
+    # 1,000 users of six pages keep three of them. A survey knows of nobody with more than six, the
+    # kappa of both weeks together, so that nothing would seem to be dropped.
+    pairs = [(user, f"p{page}", "2026-01-05") for user in range(1_000) for page in range(6)]
+    columns = dict(zip(("who", "page", "when"), zip(*pairs, strict=True), strict=True))
+    of_weeks = {"time": "when", "period": "week", "periods": "2026-01-05..2026-01-18"}
+    of_weeks |= {"epsilon": 4, "max_periods_per_user": 2}
+    (names, _) = dp.select_by_period(
+        columns, "who", "page", **of_weeks, delta=1e-6, max_partitions_per_user=3, counts=True
+    ).values()
+    (survey, _) = dp.release_by_period(columns, "who", "page", **of_weeks).values()
+    assert "p0" in names and names.statement["max_partitions_per_user"] == 6
+    with pytest.raises(ValueError, match="names of a period are not of the same records"):
+        names.beside(survey)
+
+
+def test_unnamed_of_periods_have_at_most_so_many_users_of_few_partitions():
+    # On each of four days, page n has n users with this page alone. Others have 40 pages of their
+    # own on each day, so that a look lets few of them count.
+    days = [f"2026-01-0{day}" for day in range(1, 5)]
+    pairs = [
+        (f"{page} {day} {number}", page, day)
+        for day in days
+        for page in range(1, 160)
+        for number in range(page)
+    ]
+    pairs += [(user, 1_000 + 40 * user + page, day)
+              for user in range(50) for day in days for page in range(40)]  # fmt: skip
+    users, pages, times = zip(*pairs, strict=True)
+    data = {"who": [*map(str, users)], "page": pages, "when": times}
+    of_days = {"time": "when", "period": "day", "periods": f"{days[0]}..{days[-1]}"}
+    missed = 0
+    for number in range(3):
+        selected = dp.select_by_period(
+            data, "who", "page", **of_days, epsilon=1, delta=1e-6, max_periods_per_user=2,
+            secret=secret(70 + number),
+        )  # fmt: skip
+        for names in selected.values():
+            bound = names.at_most(-1)
+            kappa = names.statement["max_partitions_per_user"]
+            assert f"of at most {kappa} partition" in str(bound)
+            assert "each over at most 2 days (95%" in str(bound)
+            assert bound.high < 150
+            missed += bound.high + 1 not in names
+    # Of 12 pages with one user more than the bound, each is missed with a probability of at most
+    # 0.05: more than 4 are in one of 5,000 runs. The secrets are fixed.
+    assert missed <= 4
+
+
 def test_the_estimates_are_saved_beside_the_noisy_counts(with_list, tmp_path):
     with_list.save(tmp_path / "names")
     lines = (tmp_path / "names" / NAMED_USERS_FILE).read_text().splitlines()
