@@ -375,8 +375,8 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "--max_periods_per_user",
         type=positive_integer,
         metavar="N",
-        help="keep at most N periods of each user, chosen at random, and KAPPA partitions in each; "
-        "epsilon and delta are the cost of all periods together",
+        help="keep at most N periods of each user, chosen at random, and KAPPA partitions in each "
+        "if KAPPA is given; epsilon and delta are the cost of all periods together",
     )
 
 

@@ -138,7 +138,8 @@ def select_by_period(
       epsilon, delta: the cost of all periods together.
       max_partitions_per_user: the most partitions in which one user counts in each period. By
         default a small private look at the data chooses how many of a user's partitions count in
-        all periods together, and how names are found.
+        all periods together, and how names are found. Then ``max_periods_per_user`` does not enter
+        the cost, and may be the number of periods.
       counts, strategy, pre_threshold: see ``select``.
 
     Returns:

@@ -48,8 +48,8 @@ class NameCount:
         known.
       of: which users are meant: "all" users who have the partition; "count" for the users whose
         records count after bounding; or a number, for the users with at most this many partitions.
-      over: if the name is of a period and ``of`` is a number, in how many periods these users have
-        partitions; the number is for all of these periods together.
+      over: if the name is of a period and ``of`` is a number, words about the periods in which
+        these users have partitions. The number is for all of these periods together.
       confidence: of the interval by itself, for a partition that was chosen before the release was
         seen. For a named partition, it holds also given that the partition is named.
 
@@ -243,10 +243,13 @@ class NameAnswers(NameEstimates):
             return NameCount(False, None, 0, high, "all", confidence)
         bound = unnamed_bound(self.statement, confidence)
         of: str | int = "count" if self._drops else "all"
+        over = ""
         if bound.of_at_most is not None:
-            of = bound.of_at_most
+            # Of a user with so few partitions in so few periods, nothing was dropped before the
+            # selection.
+            of, over = bound.of_at_most, over_periods(self.statement)
         high = math.inf if bound.users is None else bound.users
-        return NameCount(False, None, 0, high, of, confidence, over_periods(self.statement))
+        return NameCount(False, None, 0, high, of, confidence, over)
 
     def _most_unnamed_of_all(self, survey: ReleasedDegrees, failure: float) -> float:
         """Returns an upper bound on the users, in all records, of a partition that is not named."""

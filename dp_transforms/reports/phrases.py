@@ -134,12 +134,16 @@ def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: 
 
 
 def over_periods(statement: Mapping[str, Any]) -> str:
-    """Returns in how many periods the partitions of a user are that count, such as " over at most 2
-    weeks", if kappa is for all periods together; otherwise an empty text."""
-    periods = statement.get("periods", {})
-    if KAPPA_IS_OF not in periods:
+    """Returns in how many periods the partitions of a user are that count, and how many of them may
+    be in each if this is bounded: such as " over at most 2 weeks, at most 3 in each". The text is
+    empty if the release is not by period."""
+    if "periods" not in statement:
         return ""
-    return f" over at most {some(periods['max_periods_per_user'], periods['of'])}"
+    periods = statement["periods"]
+    words = f" over at most {some(periods['max_periods_per_user'], periods['of'])}"
+    if (kappa := periods.get("max_partitions_per_user_and_period")) is not None:
+        words += f", at most {kappa:,} in each"
+    return words
 
 
 def of_periods(statement: Mapping[str, Any]) -> str:

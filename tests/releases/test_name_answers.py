@@ -270,7 +270,8 @@ def test_names_of_a_period_go_beside_no_list():
         names.beside(survey)
 
 
-def test_unnamed_of_periods_have_at_most_so_many_users_of_few_partitions():
+@pytest.mark.parametrize("kappa", [None, 3])
+def test_unnamed_of_periods_have_at_most_so_many_users_of_few_partitions(kappa):
     # On each of four days, page n has n users with this page alone. Others have 40 pages of their
     # own on each day, so that a look lets few of them count.
     days = [f"2026-01-0{day}" for day in range(1, 5)]
@@ -289,13 +290,15 @@ def test_unnamed_of_periods_have_at_most_so_many_users_of_few_partitions():
     for number in range(3):
         selected = dp.select_by_period(
             data, "who", "page", **of_days, epsilon=1, delta=1e-6, max_periods_per_user=2,
-            secret=secret(70 + number),
+            max_partitions_per_user=kappa, strategy="measured",
+            secret=secret(70 + 10 * (kappa or 0) + number),
         )  # fmt: skip
         for names in selected.values():
             bound = names.at_most(-1)
-            kappa = names.statement["max_partitions_per_user"]
-            assert f"of at most {kappa} partition" in str(bound)
-            assert "each over at most 2 days (95%" in str(bound)
+            counted = names.statement["plan"]["partitions"]
+            assert f"of at most {counted} partition" in str(bound)
+            in_each = "" if kappa is None else ", at most 3 in each"
+            assert f"each over at most 2 days{in_each} (95%" in str(bound)
             assert bound.high < 150
             missed += bound.high + 1 not in names
     # Of 12 pages with one user more than the bound, each is missed with a probability of at most
