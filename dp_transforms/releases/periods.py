@@ -221,14 +221,16 @@ class PeriodNamesSpec(PeriodSpec):
     """Specifies names in each public period. Arguments are those of
     ``SelectPartitionsByPeriod``.
 
-    Privacy. Neighbouring data differ by all records of one user, in any periods. Names are selected
-    once, as pairs of a period and a partition. The selection gets pairs, and each user's own
-    records alone decide which: those of at most w periods and, if kappa is declared, of at most
-    kappa partitions in each. So what it gets are again neighbouring data, which differ by all pairs
-    of one user. If kappa is declared, these are at most w * kappa, which is the sensitivity of the
-    selection. Otherwise the user may have any number of pairs. The look of ``MeasuredSelection``
-    and its plan, which counts so many pairs of each user as it chooses, are (epsilon, delta)-DP for
-    such neighbours: see ``measured``. In both cases all periods together cost epsilon and delta.
+    Privacy. Neighbouring data differ by all records of one user, in any periods: one has them and
+    the other has none, or other records if ``neighbours`` says so. Names are selected once, as
+    pairs of a period and a partition. Each user's own records alone decide which pairs of the user
+    the selection gets: those of at most w periods and, if kappa is declared, of at most kappa
+    partitions in each. So the selection gets neighbouring data, which differ by the pairs of one
+    user. If kappa is declared, a user has at most w * kappa pairs, the number that the selection is
+    made for. Otherwise a user may have any number of pairs. ``MeasuredSelection`` is
+    (epsilon, delta)-DP for such data: its look moves by one whatever a user has, and its plan
+    counts as many pairs of each user as it is made for (see ``measured``). In both cases all
+    periods together cost epsilon and delta.
     """
 
     tables = ReleasedTables(PARTITIONS_FILE, name_tables)
