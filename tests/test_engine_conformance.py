@@ -120,11 +120,17 @@ KINDS = {type(case.spec): case for case in CASES.values()}
 
 
 @functools.cache
-def expected(name, path):
-    """The files of a case by the engine of this process, with memory enough."""
+def released_here(name, path):
+    """The release of a case by the engine of this process, with memory enough."""
     case = CASES[name]
-    source = source_of(case, path)
-    return content(case, source, in_process(case, source))
+    return in_process(case, source_of(case, path))
+
+
+@functools.cache
+def expected(name, path):
+    """The files of ``released_here``."""
+    case = CASES[name]
+    return content(case, source_of(case, path), released_here(name, path))
 
 
 def test_every_kind_has_a_case_and_a_method_of_its_own():
@@ -200,9 +206,7 @@ def test_statements_do_not_depend_on_the_records(name, directory):
         path = directory / data
         files = [part["privacy.json"] for part in expected(name, path)[1::2]]
         statements.append([json.loads(text) for text in files])
-        specs = [
-            spec for spec, *_ in case.parts(case.spec, in_process(case, source_of(case, path)))
-        ]
+        specs = [spec for spec, *_ in case.parts(case.spec, released_here(name, path))]
         for spec, statement in zip(specs, statements[-1], strict=True):
             # A released number, with noise.
             statement.pop("users_of_other_partitions", None)

@@ -11,6 +11,7 @@ from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 PRIVATE = FrequencyList([40, 7, 1], [1, 5, 30])
 
 
+@pytest.mark.slow
 def test_measured_and_exact_means_are_of_the_same():
     mechanism = partition_mechanism(0.5, mechanism="exponential")
     exact = evaluation.expected_l1(mechanism, PRIVATE) / 2

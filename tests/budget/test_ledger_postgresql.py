@@ -196,6 +196,7 @@ def test_a_connection_that_is_lost_reserves_nothing(url, monkeypatch):
     assert ledger.lines() == ()
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_server_loses_nothing(url, postgresql):
     ledger = Ledger.create(url, epsilon=1)
     (made,) = ledger.reserve_all(HALF, announces=True)

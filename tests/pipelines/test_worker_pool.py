@@ -94,6 +94,7 @@ def test_nodes_can_share_a_pool(pool, nodes):
     assert not nodes[0].left.is_set()
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_told_to_end_takes_its_workers_along(nodes):
     with pool_in_a_process() as (process, pool):
         pool.StartWorker(request(nodes[0].port))
@@ -168,6 +169,7 @@ class NodeWithWork(Node):
         yield from nothing_until_its_end(request_iterator)
 
 
+@pytest.mark.slow
 def test_a_runner_hears_of_a_step_that_cannot_be_made(pool, nodes):
     # Runners in Java do not look at the answer before they have the connection for data.
     node = NodeWithWork()

@@ -157,6 +157,7 @@ def true_answer(question, everything):
     return int(everything.at_least(argument or [1])[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [heavy_with_the_same, heavy_with_different, a_user_of_a_million, skewed]
 )

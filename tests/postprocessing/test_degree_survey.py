@@ -149,6 +149,7 @@ def test_kappa_and_confidence_are_checked():
         survey.kept_share(1, confidence=1.5)
 
 
+@pytest.mark.slow
 def test_the_interval_holds_where_the_tail_is_heavy():
     """24 seeded surveys of a Pareto law at 95%; if it holds with 90%, it holds in 17 or fewer with
     a probability below 0.01. Where noise hides the tail, users behind it must stay possible."""

@@ -215,6 +215,7 @@ def test_bands_hold_every_list_within_their_tails(distribution):
     assert (upper.at_ranks([24]) - lower.at_ranks([24]))[0] < 8 * first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism", [IntegerPartitionMechanism(1), GeometricPartitionMechanism(4)]
 )

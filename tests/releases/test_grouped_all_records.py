@@ -98,6 +98,7 @@ def test_surveys_of_groups_have_independent_noise():
     assert women.bounded.released.coordinates != men.bounded.released.coordinates
 
 
+@pytest.mark.slow
 def test_intervals_of_groups_hold():
     # 30 intervals with 95% confidence; fixed seeds. More than 7 failures have a probability below
     # 0.001 if each fails with probability 0.05.

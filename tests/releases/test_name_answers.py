@@ -363,6 +363,7 @@ def test_what_a_look_planned_follows_from_the_statement(kappa, epsilon, single_r
     assert ("count_noise" in names.statement) != single_round
 
 
+@pytest.mark.slow
 def test_estimates_of_counts_after_rounds_err_less_than_noisy_counts():
     """Over two seeded releases; noisy counts miss what bounding drops, and have all the noise."""
     errors = []

@@ -92,6 +92,7 @@ def test_each_period_is_released_as_if_it_were_alone():
     assert kappas[0] < kappas[-1], "the survey of a day chooses its own bound"
 
 
+@pytest.mark.slow
 def test_intervals_of_periods_hold():
     # 27 intervals with 95% confidence; fixed seeds. More than 6 failures have a probability below
     # 0.001 if each fails with probability 0.05.

@@ -25,7 +25,7 @@ from dp_transforms.files import output
 from tests.replays.neighbours import COLOURS, DAYS, KINDS, neighbours, shuffled
 from tests.replays.replay import replay
 
-SEEDS = range(int(os.environ.get("REPLAYS", "7")))
+SEEDS = range(int(os.environ.get("REPLAYS", len(KINDS))))
 
 RECORDS = ("--user_column=user", "--partition_column=page", "--multiline")
 BOUND = (*RECORDS, "--max_partitions_per_user=2")

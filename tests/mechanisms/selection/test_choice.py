@@ -154,6 +154,7 @@ def test_auto_with_zeros():
             choose_strategy(*arguments)
 
 
+@pytest.mark.slow
 def test_the_largest_kappa_works():
     assert make_strategy("optimal", 1, 1e-6, max_partitions_per_user=10**6).median_users > 50_000
 

@@ -93,6 +93,7 @@ def test_ends_are_those_of_the_definition(strategy):
         assert is_left(y, n) and (n == 1 or not is_left(y, n - 1))
 
 
+@pytest.mark.slow
 def test_ends_of_large_noise_are_in_order_and_cover_every_number_of_users():
     # Of noise of 500 users low is computed at some counts, and holds for those after them.
     distribution = ThresholdDistribution(RoundedGaussian(Fraction(500**2)), 2250, Fraction(1, 2))
