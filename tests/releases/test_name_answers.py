@@ -352,7 +352,7 @@ def exact_plan(strategy, statement):
 def test_what_a_look_planned_follows_from_the_statement(kappa, epsilon, single_round, frequencies):
     options = {"epsilon": epsilon, "delta": 1e-5, "strategy": "measured", "counts": True}
     of = OF | {"max_partitions_per_user": kappa}
-    names = dp.select(DATA, **of, secret=secret(21 + (kappa or 0)), **options)
+    names = dp.select(DATA, **of, secret=secret(22 + (kappa or 0)), **options)
     strategy = MeasuredSelection(
         epsilon, 1e-5, kappa or MOST_PARTITIONS, counted=True, declared=kappa is not None
     )

@@ -12,10 +12,11 @@ So the look begins with ``FIRST_LOOK`` of epsilon, and is refined, at twice the 
 
 * the number of users does not stand out from its noise by two standard deviations, or
 * knowing the population would be worth more than the refinement costs. This is estimated from
-  several readings of the look: the look itself, and the look with noise added once more. Two
-  populations explain each reading (``ASSOCIATIONS``), and no refinement distinguishes these two.
-  The names that are lost by one plan for all readings are compared with the names that the
-  refinement costs.
+  several readings of the look: the most likely one, and others that are drawn from their
+  posterior distribution. A number far from zero may stand for users or for noise, and readings
+  differ in this. Two populations explain each reading (``ASSOCIATIONS``), and no refinement
+  distinguishes these two. The names that are lost by one plan for all readings are compared with
+  the names that the refinement costs.
 
 Privacy. Neighbours: add or remove all records of one user. The look of level j is
 epsilon_j-differentially private: one user moves each of its two lists by one, and the noise of the
@@ -39,7 +40,6 @@ plan, see ``later_counts``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -69,6 +69,7 @@ from dp_transforms.mechanisms.selection.population import (
     cells_text,
     degree_edges,
     populations_behind,
+    surely_users,
 )
 from dp_transforms.mechanisms.selection.rounds import (
     RenyiRoundsSelection,
@@ -85,15 +86,11 @@ LEVELS = 6
 MOST_PARTITIONS = 256
 """The largest kappa that is chosen if none is declared. Records are kept for every kappa that may
 be chosen, and with a larger one a user adds hardly anything to each partition."""
-_CLEAR = 2
-"""A number stands out from its noise by this many standard deviations. 2% of looks at no users
-do."""
 
 
 def stands_out(look: Look) -> bool:
     """Tells whether the number of users in a look stands out from its noise."""
-    deviation = look.scales[0] * math.sqrt(2 * len(look.degrees))
-    return sum(look.degrees) >= _CLEAR * deviation
+    return surely_users(look) >= 0
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,34 +40,25 @@ from typing import NamedTuple
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.selection.smooth_density import SmoothDensity
 
 TAILS = 40
 FOR_USERS = Fraction(3, 4)
 """The part of a look's epsilon for the numbers of users. The choice of rounds depends mostly on
 them, and tails are informative even under much noise."""
 
-_KINK = 0.7
-"""The standard deviation of a change of a density's slope, per square root of the distance in
-logarithm. Slopes of real lists and degrees differ by about one from their heads to their tails."""
 _SIZES_FALL, _DEGREES_FALL = -1.0, -2.0
 """Expected slopes of the densities of partitions by their users, and of users by their partitions.
 The first is Zipf's. The second is steeper, for users of many partitions whom noise hides: with
 Zipf's slope there would be as many records in each further doubling of degrees, without end. If
 users are estimated who do not exist, plans may name half as much. If too few are estimated, little
 is lost."""
-_AROUND = 2.0
-"""The standard deviation of a slope from the expected one, per square root of the distance in
-logarithm."""
-_FREEDOM = 3.0
-"""The degrees of freedom of Student distributions. Their tails allow steps of a density: for
-example, all users may have three partitions."""
-_MODEL_ERROR = 0.03
-"""The relative deviation of cells from a smooth density. Without it, cells of little noise would
-force the density through each of them."""
 _SPACING = 0.35
-_AGAIN = 4
-"""Half of the number of looks that are made by adding noise once more."""
-_MOST_STEPS = 80
+_CLEAR = 2
+"""A number of users stands out from its noise by this many standard deviations. 2% of looks at no
+users do."""
+_DRAWN = 8
+"""The number of readings that are drawn. Twice as many would take twice as long to compare."""
 _RAKED = 30
 
 ASSOCIATIONS = (0.0, 0.2)
@@ -136,12 +126,15 @@ class Population:
       shares: the probability that a user has a partition, of shape (groups of users, groups of
         partitions).
       partitions: the number of partitions in each group of partitions.
+      sizes_are_known: whether each partition has exactly as many users as expected. Otherwise
+        their number is only expected, and every user has the partition by chance.
     """
 
     degrees: FloatArray
     users: FloatArray
     shares: FloatArray
     partitions: FloatArray
+    sizes_are_known: bool = False
 
     @classmethod
     def of_sizes(
@@ -149,20 +142,7 @@ class Population:
     ) -> Population:
         """Returns the population whose partitions have these numbers of users, ``sizes``."""
         shares = _shares(degrees, users, sizes, partitions, np.ones(len(degrees)))
-        return cls(degrees, users, shares, partitions)
-
-    @classmethod
-    def of(cls, look: Look) -> Population:
-        """Returns the population that explains a look, if users of few and of many partitions
-        prefer the same ones.
-
-        >>> tails = tuple(tail_cells(np.full(20, 100)).tolist())
-        >>> look = Look((1000, 1000) + (0,) * 7, tails, degree_edges(1), (1, 1))
-        >>> population = Population.of(look)
-        >>> print(population.users.sum().round(-2))
-        2000.0
-        """
-        return _explaining(look)[0]
+        return cls(degrees, users, shares, partitions, sizes_are_known=True)
 
     @functools.cached_property
     def sizes(self) -> FloatArray:
@@ -175,69 +155,98 @@ class Population:
         return dataclasses.replace(self, shares=self.shares * share)
 
 
+def surely_users(look: Look) -> float:
+    """Returns a number of users that there hardly are fewer of: the noisy number, less ``_CLEAR``
+    standard deviations of its noise. It may be negative."""
+    deviation = look.scales[0] * math.sqrt(2 * len(look.degrees))
+    return sum(look.degrees) - _CLEAR * deviation
+
+
 def populations_behind(look: Look) -> list[tuple[Population, ...]]:
     """Returns populations that may lie behind a look, in groups of one population for each of
     ``ASSOCIATIONS``.
 
-    The populations of the first group explain the look. Those of each other group explain the look
-    with as much noise added once more. This noise is public and the same for all looks.
+    Each group is a reading of the look: a density of users and one of partitions. The first reading
+    has the most likely densities. All others are drawn from their posterior distributions given the
+    noisy numbers. Public numbers decide what is drawn, so the populations are a function of the
+    look.
+
+    >>> tails = tuple(tail_cells(np.full(20, 100)).tolist())
+    >>> look = Look((1000, 1000) + (0,) * 7, tails, degree_edges(1), (1, 1))
+    >>> population = populations_behind(look)[0][0]
+    >>> print(population.users.sum().round(-2))
+    2000.0
     """
-    cells = len(look.degrees)
-    scales = np.repeat(look.scales, (cells, len(look.tails)))
-    noise = scales * _fixed_laplace(len(scales))
-    seen = np.concatenate([look.degrees, look.tails]) + noise
-    noisier = (
-        look._replace(degrees=tuple(row[:cells].tolist()), tails=tuple(row[cells:].tolist()))
-        for row in seen
-    )
-    return [_explaining(look), *map(_explaining, noisier)]
+    of_users = _users_behind(look)
+    widths = of_users.cells.diagonal()
+    drawn = of_users.draws(np.tile(of_users.seen, (_DRAWN, 1)))
+    users = widths * np.vstack([np.exp(of_users.mode), drawn])
+    totals = users.sum(1)
+    of_partitions = _partitions_behind(look, float(totals[0]))
+    seen = np.tile(of_partitions.seen, (_DRAWN, 1))
+    seen[:, -1] = totals[1:]
+    partitions = np.vstack([np.exp(of_partitions.mode), of_partitions.draws(seen)])
+    return [
+        _associated(of_users.places, of_partitions.places, *reading)
+        for reading in zip(users, partitions, strict=True)
+    ]
 
 
-def _explaining(look: Look) -> tuple[Population, ...]:
-    """Returns the populations that explain a look, one with each of ``ASSOCIATIONS``."""
-    degrees, users = _users_of(look)
-    sizes, partitions = _partitions_of(look, float(users.sum()))
+def _associated(
+    log_degrees: FloatArray, log_counts: FloatArray, users: FloatArray, partitions: FloatArray
+) -> tuple[Population, ...]:
+    """Returns populations of these users and partitions, one with each of ``ASSOCIATIONS``.
+
+    Args:
+      log_degrees: the logarithm of the number of partitions of a user of each group of users.
+      log_counts: the logarithm of the mean number of users who count in a partition of each group
+        of partitions.
+      users, partitions: the numbers of users and of partitions in each group.
+    """
+    likely = users >= 0.5
+    if not likely.any():
+        likely[0] = True
+    degrees, users = np.exp(log_degrees[likely]), users[likely]
     return tuple(
         Population(
             degrees,
             users,
-            _shares(degrees, users, sizes, partitions, 1 / degrees, association),
+            _shares(degrees, users, np.exp(log_counts), partitions, 1 / degrees, association),
             partitions,
         )
         for association in ASSOCIATIONS
     )
 
 
-def _users_of(look: Look) -> tuple[FloatArray, FloatArray]:
-    """Returns groups of users that explain a look: their numbers of partitions, and how many users
-    there are in each group."""
+def _users_behind(look: Look) -> SmoothDensity:
+    """Returns what a look tells of the density of users by the logarithm of their number of
+    partitions."""
     low, high = _degree_ranges(look.edges)
     widths = np.log((high + 0.5) / (low - 0.5))
-    middles = np.sqrt(low * high)
+    places = np.log(low * high) / 2
     seen = np.array(look.degrees, float)
+    scales = np.full(len(seen), look.scales[0])
     total = max(float(seen.sum()), look.scales[0])
-    falls = np.log(total / 3) + _DEGREES_FALL * np.log(middles)
+    falls = np.log(total / 3) + _DEGREES_FALL * places
     # The search begins at the cells that stand out from the noise.
-    clear = np.where(seen > 2 * look.scales[0], np.log(np.maximum(seen, 1) / widths), falls)
-    places = np.log(middles)
-    users = _density(np.diag(widths), seen, look.scales[0], places, clear, _DEGREES_FALL) * widths
-    likely = users >= 0.5
-    if not likely.any():
-        likely[0] = True
-    return middles[likely], users[likely]
+    clear = np.where(seen > 2 * scales, np.log(np.maximum(seen, 1) / widths), falls)
+    # Each cell alone may be noise where all of them together are not.
+    least = max(1.0, surely_users(look))
+    return SmoothDensity(np.diag(widths), seen, scales, places, _DEGREES_FALL, clear, least)
 
 
-def _partitions_of(look: Look, users: float) -> tuple[FloatArray, FloatArray]:
-    """Returns groups of partitions that explain a look: the mean number of users who count in a
-    partition, and how many partitions there are in each group. ``users`` is the number of users."""
-    means = np.exp(np.arange(-3.0, math.log(max(users, 50.0)), _SPACING))
-    falls = np.log(users / len(means)) - np.log(means)
+def _partitions_behind(look: Look, users: float) -> SmoothDensity:
+    """Returns what a look, and the number of users, tell of the density of partitions by the
+    logarithm of the mean number of users who count in them. The last number is that of all
+    users."""
+    places = np.arange(-3.0, math.log(max(users, 50.0)), _SPACING)
+    falls = np.log(users / len(places)) - places
     # The sum of all tails is the number of all users, which is known much better.
-    cells = np.vstack([_poisson_tails(len(means)), means])
+    cells = np.vstack([_poisson_tails(len(places)), np.exp(places)])
     tails = np.append(look.tails, users)
     scales = np.full(len(tails), look.scales[1])
     scales[-1] = look.scales[0] * math.sqrt(len(look.degrees))
-    return means, _density(cells, tails, scales, np.log(means), falls, _SIZES_FALL)
+    return SmoothDensity(cells, tails, scales, places, _SIZES_FALL, falls, least=1.0)
 
 
 def _shares(
@@ -280,17 +289,6 @@ def _shares(
     return shares
 
 
-@functools.lru_cache(maxsize=64)
-def _fixed_laplace(cells: int) -> FloatArray:
-    """Returns rows of Laplace numbers of scale 1, and rows of their negatives. They are public, and
-    privacy does not depend on them."""
-    digest = hashlib.shake_256(b"noise added once more").digest(8 * _AGAIN * cells)
-    words = np.frombuffer(digest, "<u8").reshape(_AGAIN, cells)
-    uniform = ((words >> np.uint64(12)) + 0.5) / 2.0**52 - 0.5
-    laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
-    return np.concatenate([laplace, -laplace])
-
-
 def _degree_ranges(edges: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """Returns the smallest number of partitions in each cell, and about the largest one."""
     lasts = np.array(edges, float)
@@ -319,78 +317,6 @@ def _expected_tails(mean: float) -> FloatArray:
     of_each = np.clip(numbers[:, None], first - 1, past - 1) - (first - 1)
     expected: FloatArray = np.exp(logs) @ of_each
     return expected
-
-
-def _density(
-    cells: FloatArray,
-    seen: FloatArray,
-    scale: float | FloatArray,
-    places: FloatArray,
-    start: FloatArray,
-    slope: float,
-) -> FloatArray:
-    """Returns a density that is likely given noisy numbers, and smooth except for a few steps and
-    spikes.
-
-    The density is e**t at each of ``places``, so that ``cells @ e**t`` explains the noisy numbers.
-    In the prior distribution, changes of slope, and deviations of slopes from ``slope``, have
-    Student distributions. Damped steps of iteratively reweighted least squares lead to a mode of
-    the posterior distribution.
-
-    Args:
-      cells: the expected noisy numbers for a density of one at each place, of shape (numbers,
-        places).
-      seen: the noisy numbers.
-      scale: the scale of their noise.
-      places: the logarithms at which the density is estimated.
-      start: the t at which the search begins.
-      slope: the expected slope of t.
-    """
-    between = np.diff(places)
-    slopes = np.diff(np.eye(len(places)), axis=0) / between[:, None]
-    apart = (between[1:] + between[:-1]) / 2
-    kinks = np.diff(slopes, axis=0) / np.sqrt(apart)[:, None] / _KINK
-    reach = np.sqrt(between) / _AROUND
-    expected = np.append(np.zeros(len(kinks)), slope * reach)
-    prior = np.vstack([kinks, slopes * reach[:, None]])
-    likely = np.maximum(seen, 0)
-    variance = 2 * scale**2 + likely + (_MODEL_ERROR * likely) ** 2
-    # The loss of noise is quadratic near zero. Beyond ``far`` it is as steep as the logarithm of
-    # the density of Laplace noise.
-    far = variance / scale
-
-    def loss(t: FloatArray) -> float:
-        """Returns the loss of the noise plus that of slopes and of their changes."""
-        off = seen - cells @ np.exp(np.minimum(t, 60))
-        from_noise = (2 * variance / scale**2 * (np.sqrt(1 + (off / far) ** 2) - 1)).sum()
-        bent = prior @ t - expected
-        return float(from_noise + _FREEDOM * np.log1p(bent**2 / _FREEDOM).sum())
-
-    t, damping = start, 1e-2
-    least = loss(t)
-    for _ in range(_MOST_STEPS):
-        density = np.exp(np.minimum(t, 60))
-        change = cells * density
-        off = seen - cells @ density
-        precision = 1 / (variance * np.sqrt(1 + (off / far) ** 2))
-        bent = prior @ t - expected
-        weighted = prior.T / (1 + bent**2 / _FREEDOM)
-        hessian = change.T @ (change * precision[:, None]) + weighted @ prior
-        gradient = change.T @ (off * precision) - weighted @ bent
-        step = np.linalg.solve(hessian + damping * np.eye(len(t)), gradient)
-        there = t + np.clip(step, -2, 2)
-        loss_there = loss(there)
-        if loss_there > least:
-            damping *= 4
-            if damping > 1e9:
-                break
-            continue
-        gain, t, least = least - loss_there, there, loss_there
-        damping = max(damping / 3, 1e-6)
-        if gain < 1e-6:
-            break
-    density = np.exp(np.minimum(t, 60))
-    return density
 
 
 def cells_text(cells: Sequence[int]) -> str:

@@ -2,8 +2,9 @@
 
 All predictions follow from public numbers and are computed with floats. They decide which plan is
 taken, and every plan is private. Users and partitions come in groups (``Population``). The sums of
-weights of partitions are approximated by normal distributions. Of each group of partitions, the
-expected part that a round names is removed from the population.
+weights of partitions are approximated by normal distributions, with a correction for their
+skewness. Of each group of partitions, the expected part that a round names is removed from the
+population.
 
 The keep-probabilities of ``renyi_distribution`` are approximated by a differential equation. If the
 step s_d of a user of d partitions may raise the log-odds by at most T_d, then the slope of the
@@ -77,7 +78,6 @@ class Prediction:
 def predict(population: Population, rounds: Sequence[Round]) -> Prediction:
     """Returns the predictions for rounds in a population."""
     shares, degrees = population.shares, population.degrees
-    pairs = population.users[:, None] * shares
     # The shares of a user need not sum to exactly the user's degree.
     scale = degrees / np.maximum(shares @ population.partitions, 1e-9)
     unnamed = np.ones(len(population.sizes))
@@ -87,17 +87,43 @@ def predict(population: Population, rounds: Sequence[Round]) -> Prediction:
         weights = of_round.step(np.minimum(has, of_round.partitions))
         counts, place_weights = _counting(has, of_round)
         # The sum of weights of a partition of each group, at each place in the order.
-        means = (counts * weights) @ _FEW_WEIGHTS
-        squares = (counts * weights**2) @ _FEW_WEIGHTS
-        sums = means @ pairs
-        deviations = np.sqrt(np.maximum(squares @ pairs - means**2 @ pairs, 0))
-        kept = of_round.keep(sums[..., None] + deviations[..., None] * _SOME) @ _SOME_WEIGHTS
-        unnamed = unnamed * (1 - place_weights @ kept)
+        moments = [(counts * weights**power) @ _FEW_WEIGHTS for power in (1, 2, 3)]
+        sums = _likely_sums(population, *moments)
+        unnamed = unnamed * (1 - place_weights @ (of_round.keep(sums) @ _SOME_WEIGHTS))
     named = population.partitions * (1 - unnamed)
     all_records = max(float(population.partitions @ population.sizes), 1e-300)
     return Prediction(
         float(named.sum()), float(named @ population.sizes) / all_records, 1 - unnamed
     )
+
+
+def _likely_sums(
+    population: Population, means: FloatArray, squares: FloatArray, cubes: FloatArray
+) -> FloatArray:
+    """Returns sums of weights of a partition of each group, at the nodes ``_SOME`` of their
+    approximation.
+
+    Unless sizes are known, each user has a partition by chance, with the probability in
+    ``Population.shares``. So a partition may have more users than expected. This matters where the
+    threshold is above the sums of most partitions. The sums are skewed, as Poisson numbers are, and
+    the nodes are corrected for this (Cornish and Fisher 1938).
+
+    Args:
+      means, squares, cubes: the mean of each power of the weight that a user of each group, who has
+        the partition, adds to it. The weight is 0 if the partition does not count. The last axis is
+        that of groups of users.
+    """
+    pairs = population.users[:, None] * population.shares
+    all_squares = squares @ pairs
+    if population.sizes_are_known:
+        variance = all_squares - means**2 @ pairs
+        skew = np.zeros_like(variance)
+    else:
+        variance = all_squares - means**2 @ (pairs * population.shares)
+        skew = cubes @ pairs / np.maximum(all_squares, 1e-12)
+    deviations = np.sqrt(np.maximum(variance, 0))
+    sums: FloatArray = (means @ pairs)[..., None] + deviations[..., None] * _SOME
+    return sums + skew[..., None] * (_SOME**2 - 1) / 6
 
 
 def _numbers_left(degrees: FloatArray, rates: FloatArray) -> FloatArray:

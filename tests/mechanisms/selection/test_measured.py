@@ -24,6 +24,7 @@ from dp_transforms.mechanisms.selection.population import (
     tail_cells,
 )
 from dp_transforms.mechanisms.selection.prediction import (
+    Round,
     count_error,
     kept_shares,
     of_distribution,
@@ -210,6 +211,41 @@ def _nested_records(seed):
     return users[order], items[order]
 
 
+def test_users_who_have_a_partition_by_chance_are_more_than_expected_in_some():
+    # Ten thousand users have each of these partitions with the same small probability.
+    sizes, partitions = np.array([2.0, 3.0, 5.0, 8.0]), np.array([400.0, 200.0, 30.0, 5.0])
+    distribution = OptimalSelection(4, 1e-5).distribution
+    keep = [distribution.keep_probability(n) if n else 0.0 for n in range(60)]
+    users = np.random.default_rng(3).binomial(10_000, sizes / 10_000, (50_000, 4))
+    exact = partitions @ np.array(keep)[users].mean(0)
+    by_chance = Population(
+        np.ones(1), np.array([10_000.0]), sizes[None] / 10_000, partitions, sizes_are_known=False
+    )
+    predicted = predict(by_chance, [of_distribution(distribution, 1)]).names
+    assert predicted == pytest.approx(exact, rel=0.1)
+    # Of exactly this many users each, only half of these would be named.
+    known = Population.of_sizes(np.ones(1), np.array([10_000.0]), sizes, partitions)
+    assert predict(known, [of_distribution(distribution, 1)]).names < 0.7 * exact
+
+
+def test_weights_of_partitions_that_users_have_by_chance_vary_as_drawn():
+    # Half of the users add 3 to each of their partitions, and half add 1.
+    population = Population(
+        np.array([1.0, 9.0]), np.array([500.0, 500.0]), np.full((2, 1), 0.008), np.ones(1)
+    )
+    names = []
+    for threshold in (12.5, 16.5, 24.5):
+        of_round = Round(
+            9,
+            lambda degrees: np.where(degrees < 5, 3.0, 1.0),
+            lambda sums, threshold=threshold: 1 / (1 + np.exp((threshold - sums) / 2)),
+        )
+        drawn = np.random.default_rng(5).binomial(500, 0.008, (100_000, 2)) @ [3, 1]
+        names.append((predict(population, [of_round]).names, of_round.keep(drawn).mean()))
+    predicted, exact = zip(*names, strict=True)
+    assert predicted == pytest.approx(exact, abs=0.02)
+
+
 def test_populations_behind_a_look_have_the_counts_that_it_saw():
     users, items = _nested_records(1)
     degrees, one_each = np.unique(users, return_counts=True)[1], np.unique(users, True)[1]
@@ -219,6 +255,7 @@ def test_populations_behind_a_look_have_the_counts_that_it_saw():
     distribution = OptimalSelection(1, 1e-5).distribution
     exact = sum(distribution.keep_probability(int(count)) for count in counts[counts > 0])
     largest = []
+    # The most likely populations.
     for population in populations_behind(look)[0]:
         # With one partition of each user, whoever has the popular ones.
         predicted = predict(population, [of_distribution(distribution, 1)])
