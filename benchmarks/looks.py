@@ -42,8 +42,10 @@ from dp_transforms.mechanisms.selection.population import degree_cells, tail_cel
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 
 EPSILONS = (1, 0.25, 4)
-RUNS = 2
-"""The number of runs of a strategy or plan over which expectations are averaged."""
+RUNS = 4
+"""The number of runs of a strategy or plan over which expectations are averaged. The i-th run of
+each draws by the same seed, so that users whose records are bounded in the same way keep the same
+ones in all strategies."""
 PEERS: tuple[Any, ...] = (OptimalSelection, WeightedGaussianSelection, SipsSelection)
 Keep = Callable[[Any], Any]
 
@@ -159,6 +161,7 @@ class Records:
     def __init__(self, pairs: Pairs, epsilon: float):
         self.pairs, self.epsilon = pairs, epsilon
         self.random = drawn_generator()
+        self._seeds = self.random.integers(1 << 62, size=RUNS).tolist()
         self._of_plans: dict[tuple[int, RoundPlan], Named] = {}
 
     def best_published(self, kappa: int) -> Published:
@@ -177,7 +180,7 @@ class Records:
         return self._of_plans[key]
 
     def _mean(self, strategy: Any) -> Named:
-        runs = [self.pairs.named(strategy, self.random) for _ in range(RUNS)]
+        runs = [self.pairs.named(strategy, np.random.default_rng(seed)) for seed in self._seeds]
         return Named(*(np.mean(column, axis=0) for column in zip(*runs, strict=True)))
 
 
