@@ -15,6 +15,8 @@ from dp_transforms.mechanisms.decoding.shapes import (
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
+ROUNDING = 1 / 12  # The variance of the error of a number that is rounded to an integer.
+
 
 def combined(own: Curve, children: Sequence[Curve]) -> Curve:
     """Returns the weighted mean of a group's own curve and of the sum of its children's curves.
@@ -36,7 +38,7 @@ def combined(own: Curve, children: Sequence[Curve]) -> Curve:
     sum_of_variances += np.maximum(unexplained, 0)
     weight = sum_of_variances / (variance + sum_of_variances)
     means = weight * mean + (1 - weight) * sum_of_means
-    return Curve(values, means, weight * variance)
+    return Curve(values, means, weight * variance, weight * own.borrowed_at(values))
 
 
 def list_of_curve(curve: Curve) -> FrequencyList:
@@ -73,7 +75,7 @@ def parts_of(
         return [FrequencyList() for _ in children]
     sizes = np.cumsum(repeats)
     wanted = _wanted_sizes(values, sizes, children)
-    rounded = np.floor(wanted + 0.5).astype(np.int64)
+    rounded = _rounded_columns(wanted, sizes)
     rounded[:, -1] = _rounded(wanted[:, -1], int(sizes[-1]), most_partitions)
     rounded = np.minimum(rounded, rounded[:, -1:])
     # Runs of partitions of one child that want one frequency. They are ordered by frequency; among
@@ -105,17 +107,54 @@ def _wanted_sizes(values: IntArray, sizes: IntArray, children: Sequence[Curve]) 
     the children in proportion to the variances of their curves. Then the numbers of each child are
     made to rise.
     """
-    wanted = np.empty((len(children), len(values)))
-    variances = np.empty_like(wanted)
+    wanted, variances, borrowed = np.empty((3, len(children), len(values)))
     for row, child in enumerate(children):
         wanted[row], variances[row] = child.at(values)
-    variances += LEAST_VARIANCE * (wanted + LEAST_VARIANCE)
-    wanted += variances / variances.sum(0) * (sizes - wanted.sum(0))
-    # The middle of the least rising numbers above and the largest ones below. It is near the rising
-    # numbers that fit best.
+        borrowed[row] = child.borrowed_at(values)
+    difference = sizes - wanted.sum(0)
+    in_common = borrowed.sum(0)
+    unexplained = np.clip(difference**2 - variances.sum(0) - ROUNDING, 0, in_common**2)
+    variances += borrowed * (unexplained / np.maximum(in_common, 1e-9))
+    wanted += variances / (variances.sum(0) + ROUNDING) * difference
+    return _rising(wanted, 1 / (variances + LEAST_VARIANCE))
+
+
+def _rising(wanted: FloatArray, weights: FloatArray) -> FloatArray:
+    """Returns the rising numbers of at least 0 that are nearest to each row in weighted squares.
+
+    Where all numbers before a place are at most all numbers from it on, the row can be cut. Only
+    parts that do not rise are pooled, which saves most of the time.
+    """
     above = np.maximum.accumulate(wanted, axis=1)
     below = np.minimum.accumulate(wanted[:, ::-1], axis=1)[:, ::-1]
-    return np.maximum((above + below) / 2, 0)
+    rising = wanted.copy()
+    for row in np.flatnonzero((above > below).any(1)).tolist():
+        rises = np.append(above[row, :-1] <= below[row, 1:], True)
+        ends = np.flatnonzero(rises) + 1
+        begins = np.append(0, ends[:-1])
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            if end - begin > 1:
+                part = slice(begin, end)
+                falling = _falling(wanted[row, part][::-1], weights[row, part][::-1])
+                rising[row, part] = falling[::-1]
+    return np.maximum(rising, 0)
+
+
+def _rounded_columns(numbers: FloatArray, sums: IntArray) -> IntArray:
+    """Returns integers near numbers whose columns have given sums, as far as rounding up or down
+    leads there and each row rises.
+
+    In each column the numbers with the largest remainders are rounded up. If each number were
+    rounded by itself, the sums would be off by the roundings of all rows together.
+    """
+    down = np.floor(numbers + 1e-9).astype(np.int64)
+    order = np.argsort(down - numbers, axis=0, kind="stable")
+    places = np.empty_like(order)
+    np.put_along_axis(places, order, np.arange(len(numbers))[:, None], axis=0)
+    rounded = down + (places < sums - down.sum(0))
+    above = np.maximum.accumulate(rounded, axis=1)
+    below = np.minimum.accumulate(rounded[:, ::-1], axis=1)[:, ::-1]
+    return (above + below) // 2
 
 
 def _rounded(numbers: FloatArray, total: int, highest: Sequence[int] | None = None) -> IntArray:

@@ -84,10 +84,12 @@ def curves_of_groups(
     for batch in _batches(coordinates, _reach(rate) / _cell(FINE_CELL, rate)):
         most = None if most_partitions is None else [most_partitions[group] for group in batch]
         arms = _arms([coordinates[group] for group in batch], most)
-        borrowed = _fitted_groups(
+        borrowed, bent = _fitted_groups(
             arms, [shapes[parents[group]] for group in batch], shares[batch], rate, most
         )
-        curves |= zip(batch, _curves(borrowed.chains), strict=True)
+        for place, curve in enumerate(_curves(borrowed.chains)):
+            deviations = bent.deviations(place, curve.values)
+            curves[batch[place]] = _with_borrowed(curve, deviations, rate)
         for place, curve in _own_curves(arms, borrowed.merits, rate):
             curves[batch[place]] = curve
     if most_partitions is not None:
@@ -175,8 +177,9 @@ def _fitted_groups(
     shares: FloatArray,
     rate: float,
     most_partitions: Sequence[int] | None = None,
-) -> FittedChains:
-    """Returns the chains of groups, with bends and weights of distributions fitted by EM.
+) -> tuple[FittedChains, BentShapes]:
+    """Returns the chains of groups, with bends and weights of distributions fitted by EM, and the
+    bends.
 
     Args:
       arms: the rows of each group, then the columns of each group.
@@ -229,7 +232,27 @@ def _fitted_groups(
             learned = learned_weights(GROUP_WEIGHTS, gap_shares.sum(0), there.sum(), GROUP_WEIGHTS)
             weights += [learned] * groups
         lengths = [max(int(np.count_nonzero(alive > UNREACHED)), 1) for alive in chains.alive]
-    return FittedChains(chains, chains.evidence - bent.parameters)
+    return FittedChains(chains, chains.evidence - bent.parameters), bent
+
+
+def _with_borrowed(curve: Curve, deviations: FloatArray, rate: float) -> Curve:
+    """Returns the curve of a group with the part of its errors that comes from the parent's shape.
+
+    The noise of the coordinates that tell c_j has the variance 2 / c^2. If there are fewer
+    partitions than users, then they are rows: the noise moves frequencies, and c_j by about as much
+    times the number of partitions per frequency. The more the posterior variance is below that of
+    the noise, the more of c_j comes from the shape.
+
+    Args:
+      curve: the curve, which was computed as if the fitted bend were exact.
+      deviations: the standard deviation of the bend at each value of the curve.
+      rate: c, of the noise.
+    """
+    density = np.minimum(curve.means / curve.values, 1)
+    noise = 2 / rate**2 * density**2
+    part = np.maximum(1 - curve.variances / np.maximum(noise, 1e-9), 0)
+    borrowed = part * np.minimum(curve.means * deviations, np.sqrt(curve.variances))
+    return Curve(curve.values, curve.means, curve.variances, borrowed)
 
 
 def _padded(arm: Arm, numbers: FloatArray) -> FloatArray:

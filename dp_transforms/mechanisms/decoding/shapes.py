@@ -24,20 +24,32 @@ class Curve:
         the larger value. At a j above the last value they are 0.
       means: the mean of c_j at each value j.
       variances: the variance of c_j at each value j.
+      borrowed: at each value j, the part of the standard deviation that comes from a borrowed
+        shape; 0 everywhere by default. Groups that borrow from one parent may all err in the same
+        direction by this part.
     """
 
     values: IntArray
     means: FloatArray
     variances: FloatArray
+    borrowed: FloatArray | None = None
 
     def at(self, users: IntArray) -> tuple[FloatArray, FloatArray]:
         """Returns the mean and the variance of c_j for each j of ``users``."""
         places = np.searchsorted(self.values, users)
         return np.append(self.means, 0.0)[places], np.append(self.variances, 0.0)[places]
 
+    def borrowed_at(self, users: IntArray) -> FloatArray:
+        """Returns ``borrowed`` for each j of ``users``."""
+        if self.borrowed is None:
+            return np.zeros(len(users))
+        part: FloatArray = np.append(self.borrowed, 0.0)[np.searchsorted(self.values, users)]
+        return part
+
     def at_most(self, partitions: int) -> Curve:
         """Returns the curve with no mean above this number of partitions."""
-        return Curve(self.values, np.minimum(self.means, partitions), self.variances)
+        means = np.minimum(self.means, partitions)
+        return Curve(self.values, means, self.variances, self.borrowed)
 
 
 class Shape:
@@ -62,8 +74,9 @@ class Shape:
             return
         values = np.concatenate([curve.values[many], curve.values[last] + 0.5]).astype(float)
         sizes = np.concatenate([means[many], ranks])
-        # Strictly rising values and falling sizes.
-        values = np.maximum.accumulate(values) * (1 + 1e-9 * np.arange(len(values)))
+        # Strictly rising values and falling sizes. Ranks that share a value end just below it, so
+        # that a partition of 1 user does not count as one with at least 1.5.
+        values = np.maximum.accumulate(values) * (1 - 1e-9 * np.arange(len(values), 0, -1))
         sizes = np.minimum.accumulate(sizes) * (1 - 1e-9 * np.arange(len(sizes)))
         self._values, self._sizes = np.log(values), np.log(sizes)
         before = max(len(values) - 4, 0)

@@ -260,6 +260,18 @@ class BentShapes:
         bend: FloatArray = flat[self._left] * (1 - self._part) + flat[self._left + 1] * self._part
         return bend
 
+    def deviations(self, group: int, users: IntArray) -> FloatArray:
+        """Returns the standard deviation of the fitted d of a group at each number of users."""
+        place = np.minimum(np.log(users) / KNOT, self._knots - 1.001)
+        left = place.astype(np.int64)
+        part = place - left
+        covariances = self._covariances[group]
+        variances = (1 - part) ** 2 * covariances[left, left]
+        variances += part**2 * covariances[left + 1, left + 1]
+        variances += 2 * part * (1 - part) * covariances[left, left + 1]
+        deviations: FloatArray = np.sqrt(np.maximum(variances, 0))
+        return deviations
+
     def fit(self, gaps: FloatArray, weights: FloatArray) -> None:
         """Takes a scoring step of penalised likelihood, and learns the standard deviation of steps.
 
@@ -290,7 +302,7 @@ class BentShapes:
         steps = np.diff(np.eye(knots), axis=0)
         penalty = steps.T @ steps / self._step**2
         penalty[0, 0] += 1 / LEVEL**2
-        inverse = np.linalg.inv(matrix + penalty)
+        self._covariances = inverse = np.linalg.inv(matrix + penalty)
         self._coefficients = (inverse @ right[..., None])[..., 0]
         self.parameters = np.einsum("gkl,glk->g", inverse, matrix)
         # EM: the expected square of each step is that of its mean, and its variance.
