@@ -16,6 +16,7 @@ from dp_transforms.mechanisms.decoding.shapes import (
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 ROUNDING = 1 / 12  # The variance of the error of a number that is rounded to an integer.
+LEAST_BORROWED = 1e-9  # A sum of borrowed deviations below this one is none.
 
 
 def combined(own: Curve, children: Sequence[Curve]) -> Curve:
@@ -25,17 +26,19 @@ def combined(own: Curve, children: Sequence[Curve]) -> Curve:
     """
     values = np.unique(np.concatenate([own.values, *(child.values for child in children)]))
     mean, variance = own.at(values)
-    sum_of_means, sum_of_variances = np.zeros(len(values)), np.zeros(len(values))
+    sum_of_means, sum_of_variances, in_common = np.zeros((3, len(values)))
     for child in children:
         last = np.searchsorted(values, child.values[-1], "right") if len(child.values) else 0
         means, variances = child.at(values[:last])
         sum_of_means[:last] += means
         sum_of_variances[:last] += variances
+        in_common[:last] += child.borrowed_at(values[:last])
     variance, sum_of_variances = variance + LEAST_VARIANCE, sum_of_variances + LEAST_VARIANCE
-    # Children have errors in common, for example those of the shape that they borrow. So their sum
-    # gets a larger variance if the two curves differ by more than the variances explain.
+    # Children have in common the errors of the shape that they borrow, which this group's own curve
+    # has as well. Further errors in common show if the two curves differ by more than the variances
+    # explain.
     unexplained = (mean - sum_of_means) ** 2 - variance - sum_of_variances
-    sum_of_variances += np.maximum(unexplained, 0)
+    sum_of_variances += np.maximum(unexplained, in_common**2)
     weight = sum_of_variances / (variance + sum_of_variances)
     means = weight * mean + (1 - weight) * sum_of_means
     return Curve(values, means, weight * variance, weight * own.borrowed_at(values))
@@ -66,9 +69,9 @@ def parts_of(
     Returns a list for each child; together they have exactly the partitions of the whole list.
 
     The rounded curve of a child says how many partitions it has, and about which frequencies they
-    have. The partitions of all children together, from the largest frequency to the smallest, take
-    the frequencies of the whole list in the same order. So each child keeps its number of
-    partitions, frequencies change as little as they can, and the parts add up exactly.
+    have (``_wanted_sizes``). The partitions of all children together, from the largest frequency to
+    the smallest, take the frequencies of the whole list in the same order. So each child keeps its
+    number of partitions, frequencies change as little as they can, and the parts add up exactly.
     """
     values, repeats = whole.frequencies, whole.multiplicities
     if not len(values):
@@ -104,8 +107,13 @@ def _wanted_sizes(values: IntArray, sizes: IntArray, children: Sequence[Curve]) 
       children: the curves of the children.
 
     At each frequency, the difference of ``sizes`` and the sum of the curves is distributed over
-    the children in proportion to the variances of their curves. Then the numbers of each child are
-    made to rise.
+    the children in proportion to the variances of their errors. The variances of the curves count
+    as independent, and so does the rounding of the whole list, which keeps its part of the
+    difference. What they do not explain counts as an error that children have in common, as far as
+    they borrow: it goes to them in proportion to what each borrows. So a large child, which borrows
+    hardly anything, does not pay for a shape that does not fit the small ones.
+
+    Then the numbers of each child are made to rise.
     """
     wanted, variances, borrowed = np.empty((3, len(children), len(values)))
     for row, child in enumerate(children):
@@ -113,48 +121,57 @@ def _wanted_sizes(values: IntArray, sizes: IntArray, children: Sequence[Curve]) 
         borrowed[row] = child.borrowed_at(values)
     difference = sizes - wanted.sum(0)
     in_common = borrowed.sum(0)
+    # What children borrow has a sum with at most this standard deviation.
     unexplained = np.clip(difference**2 - variances.sum(0) - ROUNDING, 0, in_common**2)
-    variances += borrowed * (unexplained / np.maximum(in_common, 1e-9))
-    wanted += variances / (variances.sum(0) + ROUNDING) * difference
-    return _rising(wanted, 1 / (variances + LEAST_VARIANCE))
+    moved = variances + borrowed * (unexplained / np.maximum(in_common, LEAST_BORROWED))
+    wanted += moved / (moved.sum(0) + ROUNDING) * difference
+    return rising(np.maximum(wanted, 0), 1 / (moved + LEAST_VARIANCE))
 
 
-def _rising(wanted: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns the rising numbers of at least 0 that are nearest to each row in weighted squares.
+def rising(numbers: FloatArray, weights: FloatArray) -> FloatArray:
+    """Returns for each row the rising numbers that are nearest to it in weighted squares.
 
-    Where all numbers before a place are at most all numbers from it on, the row can be cut. Only
-    parts that do not rise are pooled, which saves most of the time.
+    A row can be cut wherever no number before the cut is above one behind it. Only the parts in
+    between are pooled, which saves most of the time.
+
+    >>> rising(np.array([[1.0, 4.0, 2.0, 7.0]]), np.ones((1, 4))).tolist()
+    [[1.0, 3.0, 3.0, 7.0]]
     """
-    above = np.maximum.accumulate(wanted, axis=1)
-    below = np.minimum.accumulate(wanted[:, ::-1], axis=1)[:, ::-1]
-    rising = wanted.copy()
-    for row in np.flatnonzero((above > below).any(1)).tolist():
-        rises = np.append(above[row, :-1] <= below[row, 1:], True)
-        ends = np.flatnonzero(rises) + 1
+    largest_before = np.maximum.accumulate(numbers, axis=1)
+    least_behind = np.minimum.accumulate(numbers[:, ::-1], axis=1)[:, ::-1]
+    nearest: FloatArray = numbers.copy()
+    for row in np.flatnonzero((largest_before > least_behind).any(1)).tolist():
+        is_end = np.append(largest_before[row, :-1] <= least_behind[row, 1:], True)
+        ends = np.flatnonzero(is_end) + 1
         begins = np.append(0, ends[:-1])
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             if end - begin > 1:
-                part = slice(begin, end)
-                falling = _falling(wanted[row, part][::-1], weights[row, part][::-1])
-                rising[row, part] = falling[::-1]
-    return np.maximum(rising, 0)
+                backwards = numbers[row, begin:end][::-1], weights[row, begin:end][::-1]
+                nearest[row, begin:end] = _falling(*backwards)[::-1]
+    return nearest
 
 
 def _rounded_columns(numbers: FloatArray, sums: IntArray) -> IntArray:
-    """Returns integers near numbers whose columns have given sums, as far as rounding up or down
-    leads there and each row rises.
+    """Returns integers near numbers in rising rows; they rise as well.
 
-    In each column the numbers with the largest remainders are rounded up. If each number were
-    rounded by itself, the sums would be off by the roundings of all rows together.
+    In each column the numbers with the largest remainders are rounded up, as many as lead to the
+    column's number of ``sums``. If each number were rounded by itself, then sums would be off by
+    the rounding of all rows together.
+
+    A number that is not rounded to the nearest integer must still let its row rise. Where one that
+    is rounded up meets a smaller one behind it, or one that is rounded down a larger one before it,
+    the nearest integer stands. So sums may be slightly off.
     """
-    down = np.floor(numbers + 1e-9).astype(np.int64)
+    nearest = np.floor(numbers + 0.5).astype(np.int64)
+    down = np.floor(numbers + 1e-9).astype(np.int64)  # An integer may be slightly less as a float.
     order = np.argsort(down - numbers, axis=0, kind="stable")
     places = np.empty_like(order)
     np.put_along_axis(places, order, np.arange(len(numbers))[:, None], axis=0)
     rounded = down + (places < sums - down.sum(0))
-    above = np.maximum.accumulate(rounded, axis=1)
-    below = np.minimum.accumulate(rounded[:, ::-1], axis=1)[:, ::-1]
-    return (above + below) // 2
+    up = np.minimum.accumulate(np.maximum(rounded, nearest)[:, ::-1], axis=1)[:, ::-1]
+    low = np.maximum.accumulate(np.minimum(rounded, nearest), axis=1)
+    rising_rows: IntArray = np.maximum.accumulate(np.where(up > nearest, up, low), axis=1)
+    return rising_rows
 
 
 def _rounded(numbers: FloatArray, total: int, highest: Sequence[int] | None = None) -> IntArray:

@@ -19,7 +19,7 @@ from dp_transforms.mechanisms.decoding.decoder import (
 )
 from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
 from dp_transforms.mechanisms.decoding.gap_model import learned_weights
-from dp_transforms.mechanisms.decoding.shapes import Curve, Shape
+from dp_transforms.mechanisms.decoding.shapes import LEAST_VARIANCE, Curve, Shape
 from dp_transforms.mechanisms.decoding.shared_shapes import (
     BentShapes,
     Entries,
@@ -179,7 +179,7 @@ def _fitted_groups(
     most_partitions: Sequence[int] | None = None,
 ) -> tuple[FittedChains, BentShapes]:
     """Returns the chains of groups, with bends and weights of distributions fitted by EM, and the
-    bends.
+    fitted bends.
 
     Args:
       arms: the rows of each group, then the columns of each group.
@@ -238,10 +238,15 @@ def _fitted_groups(
 def _with_borrowed(curve: Curve, deviations: FloatArray, rate: float) -> Curve:
     """Returns the curve of a group with the part of its errors that comes from the parent's shape.
 
-    The noise of the coordinates that tell c_j has the variance 2 / c^2. If there are fewer
-    partitions than users, then they are rows: the noise moves frequencies, and c_j by about as much
-    times the number of partitions per frequency. The more the posterior variance is below that of
-    the noise, the more of c_j comes from the shape.
+    If the bend is wrong by its standard deviation, the expected c_j is wrong by about this part of
+    it. The posterior of c_j weighs this expectation and the noisy coordinates. The more its
+    variance is below that of the noise, the larger is the weight of the expectation. What is
+    borrowed counts as no more than the standard deviation of c_j, so that no c_j is moved that the
+    coordinates tell for certain.
+
+    The noise of column j has the variance 2 / c^2. Where there are fewer partitions than users, the
+    coordinates are rows: noise moves frequencies, and it moves c_j by about as much times the
+    number of partitions per frequency, which is about c_j / j.
 
     Args:
       curve: the curve, which was computed as if the fitted bend were exact.
@@ -249,9 +254,9 @@ def _with_borrowed(curve: Curve, deviations: FloatArray, rate: float) -> Curve:
       rate: c, of the noise.
     """
     density = np.minimum(curve.means / curve.values, 1)
-    noise = 2 / rate**2 * density**2
-    part = np.maximum(1 - curve.variances / np.maximum(noise, 1e-9), 0)
-    borrowed = part * np.minimum(curve.means * deviations, np.sqrt(curve.variances))
+    noise = np.maximum(2 / rate**2 * density**2, LEAST_VARIANCE)
+    weight = np.maximum(1 - curve.variances / noise, 0)
+    borrowed = weight * np.minimum(curve.means * deviations, np.sqrt(curve.variances))
     return Curve(curve.values, curve.means, curve.variances, borrowed)
 
 

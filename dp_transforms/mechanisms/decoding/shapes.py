@@ -74,8 +74,8 @@ class Shape:
             return
         values = np.concatenate([curve.values[many], curve.values[last] + 0.5]).astype(float)
         sizes = np.concatenate([means[many], ranks])
-        # Strictly rising values and falling sizes. Ranks that share a value end just below it, so
-        # that a partition of 1 user does not count as one with at least 1.5.
+        # Strictly rising values and falling sizes. Ranks with one value are points just below it.
+        # So at the value itself there is the size of the last of them, and not of the first.
         values = np.maximum.accumulate(values) * (1 - 1e-9 * np.arange(len(values), 0, -1))
         sizes = np.minimum.accumulate(sizes) * (1 - 1e-9 * np.arange(len(sizes)))
         self._values, self._sizes = np.log(values), np.log(sizes)
