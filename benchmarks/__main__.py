@@ -102,7 +102,7 @@ BENCHMARKS = (
         "Selection of partitions",
         60,
         ("pairs", "peers_python"),
-        ("--runs=4",),
+        ("--runs=3",),
         timed=False,
     ),
     Benchmark("looks", "Names by what a look tells", 50, ("pairs",), timed=False),
@@ -124,7 +124,7 @@ BENCHMARKS = (
         ("--repeats=6",),
         timed=False,
     ),
-    Benchmark("hierarchy", "Lists that add up", 40, (), ("--repeats=6",), timed=False),
+    Benchmark("hierarchy", "Lists that add up", 40, (), ("--repeats=4",), timed=False),
     Benchmark("count_intervals", "Intervals of noisy counts", 5, timed=False),
 )
 

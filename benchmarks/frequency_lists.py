@@ -1,7 +1,7 @@
 """Accuracy of the default release beside the peers of ``baselines``, at equal pure epsilon.
 
     python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR]
-        [--rates 1 0.1] [--precision=0.01] [--output=benchmarks/results] [--draw]
+        [--rates 1 0.1] [--precision=0.015] [--output=benchmarks/results] [--draw]
 
 For each list and c = epsilon / kappa, the page has the mean of dist (half the L1 distance) over
 releases with its standard error, and the ratio of the best peer's mean to ours. The exponential
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="LIST.csv")
     parser.add_argument("--lists", type=pathlib.Path, metavar="DIR", help="all CSV files in it")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
-    parser.add_argument("--precision", type=float, default=0.01, help="relative standard error")
+    parser.add_argument("--precision", type=float, default=0.015, help="relative standard error")
     parser.add_argument("--draw", action="store_true", help="only the picture, from the page")
     flags = parser.parse_args()
     page = flags.output / "frequency_lists.md"
