@@ -10,7 +10,7 @@ thousand users it would be little but noise, and a wrong plan may lose more than
 So the look begins with ``FIRST_LOOK`` of epsilon, and is refined, at twice the cost each time
 (``gradual_noise``), as long as
 
-* the number of users does not stand out from its noise by two standard deviations, or
+* the number of users does not stand out from its noise by ``CLEAR`` standard deviations, or
 * knowing the population would be worth more than the refinement costs. This is estimated from
   several readings of the look: the most likely one, and others that are drawn from their
   posterior distribution. A number far from zero may stand for users or for noise, and readings
@@ -69,7 +69,7 @@ from dp_transforms.mechanisms.selection.population import (
     cells_text,
     degree_edges,
     populations_behind,
-    surely_users,
+    users_in_deviations,
 )
 from dp_transforms.mechanisms.selection.rounds import (
     RenyiRoundsSelection,
@@ -86,11 +86,15 @@ LEVELS = 6
 MOST_PARTITIONS = 256
 """The largest kappa that is chosen if none is declared. Records are kept for every kappa that may
 be chosen, and with a larger one a user adds hardly anything to each partition."""
+CLEAR = 3
+"""A number of users stands out from its noise by this many standard deviations, so that it is known
+within a third. Where it is hardly known, a look tells nothing of how many partitions users have.
+Readings then agree that they have few, and a refinement seems to be worth nothing."""
 
 
 def stands_out(look: Look) -> bool:
     """Tells whether the number of users in a look stands out from its noise."""
-    return surely_users(look) >= 0
+    return users_in_deviations(look) >= CLEAR
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,8 @@ Zipf's slope there would be as many records in each further doubling of degrees,
 users are estimated who do not exist, plans may name half as much. If too few are estimated, little
 is lost."""
 _SPACING = 0.35
-_CLEAR = 2
-"""A number of users stands out from its noise by this many standard deviations. 2% of looks at no
-users do."""
+_SURELY = 2
+"""There hardly are fewer users than the noisy number less this many standard deviations."""
 _DRAWN = 8
 """The number of readings that are drawn. Twice as many would take twice as long to compare."""
 _RAKED = 30
@@ -155,11 +154,20 @@ class Population:
         return dataclasses.replace(self, shares=self.shares * share)
 
 
+def users_in_deviations(look: Look) -> float:
+    """Returns the noisy number of users, in standard deviations of its noise."""
+    return sum(look.degrees) / _deviation(look)
+
+
 def surely_users(look: Look) -> float:
-    """Returns a number of users that there hardly are fewer of: the noisy number, less ``_CLEAR``
+    """Returns a number of users that there hardly are fewer of: the noisy number, less ``_SURELY``
     standard deviations of its noise. It may be negative."""
-    deviation = look.scales[0] * math.sqrt(2 * len(look.degrees))
-    return sum(look.degrees) - _CLEAR * deviation
+    return sum(look.degrees) - _SURELY * _deviation(look)
+
+
+def _deviation(look: Look) -> float:
+    """Returns the standard deviation of the noise in the number of all users."""
+    return look.scales[0] * math.sqrt(2 * len(look.degrees))
 
 
 def populations_behind(look: Look) -> list[tuple[Population, ...]]:
