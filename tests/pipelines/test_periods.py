@@ -104,7 +104,7 @@ def test_without_kappa_a_look_chooses_it_for_the_names_of_all_periods(tmp_path, 
     statements = [statement(tmp_path, f"out/2026-01-0{day}") for day in (5, 6, 7, 8)]
     for day, stated in zip((5, 6, 7, 8), statements, strict=True):
         assert stated["period"] == f"2026-01-0{day}"
-        assert stated["max_partitions_per_user"] == stated["plan"]["partitions"] <= 4
+        assert stated["max_partitions_per_user"] == stated["plan"]["partitions"]
         assert stated["max_partitions_per_user_is"].startswith("chosen by the look")
         assert stated["periods"]["max_partitions_per_user_is_of"] == "all days together"
         assert 0 < stated["look_epsilon"] <= stated["look_epsilon_at_most"] < stated["epsilon"]
