@@ -12,7 +12,7 @@
 # make stress-ledger  kills jobs that share a ledger at random moments, for half an hour: a file, then PostgreSQL
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
-# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
+# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; about an hour on two quiet cores
 # make bench-large  jobs of hundreds of millions of records; half an hour, and 15 GB of disk
 # make dist  builds the packages into out/dist, and tries the wheel with PYTHONS="python3.10 python3.13"
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs

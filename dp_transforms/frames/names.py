@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -239,7 +237,9 @@ def release_and_select(
 
 def _with_entries(statement: Statement, others: Iterable[Iterable[Statement]]) -> Statement:
     """Returns a statement with the entries that an engine adds to it, in further collections."""
-    return functools.reduce(operator.or_, itertools.chain(*others), statement)
+    for entries in itertools.chain(*others):
+        statement = statement | entries
+    return statement
 
 
 def names_release(selected: Sequence[pa.Table], statement: Statement) -> NamesRelease:

@@ -1,9 +1,11 @@
-"""Strategies by kind, numbers of selections in other arithmetics, and noisy counts."""
+"""Strategies by kind, numbers of selections in other arithmetics, noisy counts, and records with
+looks at them."""
 
 import mpmath
 import numpy as np
 
 from dp_transforms.mechanisms.selection import STRATEGIES
+from dp_transforms.mechanisms.selection.population import Look, degree_cells, tail_cells
 
 COUNTS = list(STRATEGIES.values())[:4]
 """The optimal one, and those with truncated geometric, Laplace and Gaussian noise."""
@@ -57,3 +59,32 @@ def bound(budgets, epsilon, users_changed=1):
     before_last = noise(sum(early) + last * (users_changed - 1) / 2)
     kept_apart = sum(shown) + before_last + max(0, eta) * np.exp((order - 1) * sum(early))
     return noise(sum(early) + last) + min(sum(shown) + shown_last, kept_apart)
+
+
+def look_of(strategy, users, sizes):
+    """A look without noise, which is still said to have a scale."""
+    degrees = degree_cells(np.asarray(users), strategy.edges)
+    tails = tail_cells(np.asarray(sizes))
+    return Look(tuple(degrees.tolist()), tuple(tails.tolist()), strategy.edges, (133.0, 400.0))
+
+
+def zipf_sizes(total, partitions=20_000):
+    """The numbers of users of partitions that follow Zipf's law."""
+    sizes = total / np.arange(1, partitions + 1) / np.log(partitions)
+    return np.maximum(1, sizes.astype(int))
+
+
+def nested_records(seed):
+    """Users by their numbers of partitions, and a function that tells how often each partition
+    counts, in which users of few partitions prefer popular ones."""
+    rng = np.random.default_rng(seed)
+    degrees = np.minimum(np.floor(rng.pareto(1.2, 8_000) + 1), 300).astype(int)
+    users = np.repeat(np.arange(len(degrees)), degrees)
+    popularity = 1 / np.arange(1, 4_001)
+    popular = rng.choice(len(popularity), len(users), p=popularity / popularity.sum())
+    any_one = rng.integers(0, len(popularity), len(users))
+    takes_popular = rng.random(len(users)) < degrees[users] ** -0.5
+    records = np.unique(np.column_stack([users, np.where(takes_popular, popular, any_one)]), axis=0)
+    users, items = rng.permutation(records).T
+    order = np.argsort(users, kind="stable")
+    return users[order], items[order]

@@ -10,33 +10,19 @@ import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.engines import selection_kernels
-from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection, plan_search
+from dp_transforms.mechanisms.selection import MeasuredSelection, plan_search
 from dp_transforms.mechanisms.selection import measured as module
 from dp_transforms.mechanisms.selection.later_counts import LaterCounts
 from dp_transforms.mechanisms.selection.measured import Choice
 from dp_transforms.mechanisms.selection.plan_search import Compared
-from dp_transforms.mechanisms.selection.population import (
-    TAILS,
-    Look,
-    Population,
-    degree_cells,
-    populations_behind,
-    tail_cells,
-)
-from dp_transforms.mechanisms.selection.prediction import (
-    Round,
-    count_error,
-    kept_shares,
-    of_distribution,
-    predict,
-)
+from dp_transforms.mechanisms.selection.population import TAILS, Look, tail_cells
 from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from tests.beam_runs import table_of
 from tests.cases import slow_unless
-from tests.mechanisms.selection.shared import bound
+from tests.mechanisms.selection.shared import bound, look_of, nested_records, zipf_sizes
 from tests.mechanisms.selection.test_audits import KINDS, ONE_MORE, transcript_distribution
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
@@ -139,18 +125,6 @@ def test_every_plan_stays_within_the_budget(epsilon, max_partitions, neighbours)
         assert float(single.epsilon) == pytest.approx(left) and single.delta == delta
 
 
-def _look(strategy, users, sizes):
-    """A look without noise, which is still said to have a scale."""
-    degrees = degree_cells(np.asarray(users), strategy.edges)
-    tails = tail_cells(np.asarray(sizes))
-    return Look(tuple(degrees.tolist()), tuple(tails.tolist()), strategy.edges, (133.0, 400.0))
-
-
-def _zipf(total, partitions=20_000):
-    sizes = total / np.arange(1, partitions + 1) / np.log(partitions)
-    return np.maximum(1, sizes.astype(int))
-
-
 def test_one_partition_each_takes_optimal_and_many_take_rounds():
     for kappa, degree, by, rounds in (
         (1, 1, {"optimal"}, {1}),
@@ -160,14 +134,14 @@ def test_one_partition_each_takes_optimal_and_many_take_rounds():
         (10, 30, {""}, {2, 3, 6}),
     ):
         strategy = MeasuredSelection(1, 1e-5, kappa)
-        plan = strategy.choice_of(_look(strategy, [degree] * 100_000, _zipf(100_000))).plan
+        plan = strategy.choice_of(look_of(strategy, [degree] * 100_000, zipf_sizes(100_000))).plan
         assert plan.by in by and plan.rounds in rounds and plan.partitions <= kappa
 
 
 def test_counts_keep_names_by_a_plan_that_follows_from_the_look():
     for kappa, degree in ((1, 1), (3, 10), (30, 30)):
         with_counts = MeasuredSelection(1, 1e-5, kappa, counted=True)
-        look = _look(with_counts, [degree] * 100_000, _zipf(100_000))
+        look = look_of(with_counts, [degree] * 100_000, zipf_sizes(100_000))
         best = MeasuredSelection(1, 1e-5, kappa).choice_of(look).chosen
         chosen = with_counts.choice_of(look).chosen
         assert chosen.names >= 0.75 * best.names
@@ -179,123 +153,11 @@ def test_counts_keep_names_by_a_plan_that_follows_from_the_look():
 def test_noise_alone_is_a_choice_too():
     strategy = MeasuredSelection(1, 1e-5, 10, counted=True)
     for sign in (-1, 1):
-        look = _look(strategy, [], [])
+        look = look_of(strategy, [], [])
         noise = tuple(sign * 300 * (-1) ** i for i in range(len(look.degrees)))
         tails = tuple(sign * 900 * (-1) ** i for i in range(TAILS))
         plan = strategy.choice_of(look._replace(degrees=noise, tails=tails)).plan
         assert 1 <= plan.partitions <= 10
-
-
-def test_a_single_round_is_predicted_by_the_sum_of_keep_probabilities():
-    sizes, partitions = np.array([5.0, 12, 14, 40]), np.array([100.0, 10, 10, 1])
-    population = Population.of_sizes(np.ones(1), np.array([1000.0]), sizes, partitions)
-    distribution = OptimalSelection(1, 1e-5).distribution
-    exact = partitions @ [distribution.keep_probability(int(size)) for size in sizes]
-    predicted = predict(population, [of_distribution(distribution, 1)])
-    assert predicted.names == pytest.approx(exact, rel=1e-3)
-
-
-def _nested_records(seed):
-    """Users by their numbers of partitions, and a function that tells how often each partition
-    counts, in which users of few partitions prefer popular ones."""
-    rng = np.random.default_rng(seed)
-    degrees = np.minimum(np.floor(rng.pareto(1.2, 8_000) + 1), 300).astype(int)
-    users = np.repeat(np.arange(len(degrees)), degrees)
-    popularity = 1 / np.arange(1, 4_001)
-    popular = rng.choice(len(popularity), len(users), p=popularity / popularity.sum())
-    any_one = rng.integers(0, len(popularity), len(users))
-    takes_popular = rng.random(len(users)) < degrees[users] ** -0.5
-    records = np.unique(np.column_stack([users, np.where(takes_popular, popular, any_one)]), axis=0)
-    users, items = rng.permutation(records).T
-    order = np.argsort(users, kind="stable")
-    return users[order], items[order]
-
-
-def test_users_who_have_a_partition_by_chance_are_more_than_expected_in_some():
-    # Ten thousand users have each of these partitions with the same small probability.
-    sizes, partitions = np.array([2.0, 3.0, 5.0, 8.0]), np.array([400.0, 200.0, 30.0, 5.0])
-    distribution = OptimalSelection(4, 1e-5).distribution
-    keep = [distribution.keep_probability(n) if n else 0.0 for n in range(60)]
-    users = np.random.default_rng(3).binomial(10_000, sizes / 10_000, (50_000, 4))
-    exact = partitions @ np.array(keep)[users].mean(0)
-    by_chance = Population(
-        np.ones(1), np.array([10_000.0]), sizes[None] / 10_000, partitions, sizes_are_known=False
-    )
-    predicted = predict(by_chance, [of_distribution(distribution, 1)]).names
-    assert predicted == pytest.approx(exact, rel=0.1)
-    # Of exactly this many users each, only half of these would be named.
-    known = Population.of_sizes(np.ones(1), np.array([10_000.0]), sizes, partitions)
-    assert predict(known, [of_distribution(distribution, 1)]).names < 0.7 * exact
-
-
-def test_weights_of_partitions_that_users_have_by_chance_vary_as_drawn():
-    # Half of the users add 3 to each of their partitions, and half add 1.
-    population = Population(
-        np.array([1.0, 9.0]), np.array([500.0, 500.0]), np.full((2, 1), 0.008), np.ones(1)
-    )
-    names = []
-    for threshold in (12.5, 16.5, 24.5):
-        of_round = Round(
-            9,
-            lambda degrees: np.where(degrees < 5, 3.0, 1.0),
-            lambda sums, threshold=threshold: 1 / (1 + np.exp((threshold - sums) / 2)),
-        )
-        drawn = np.random.default_rng(5).binomial(500, 0.008, (100_000, 2)) @ [3, 1]
-        names.append((predict(population, [of_round]).names, of_round.keep(drawn).mean()))
-    predicted, exact = zip(*names, strict=True)
-    assert predicted == pytest.approx(exact, abs=0.02)
-
-
-def test_populations_behind_a_look_have_the_counts_that_it_saw():
-    users, items = _nested_records(1)
-    degrees, one_each = np.unique(users, return_counts=True)[1], np.unique(users, True)[1]
-    counts = np.bincount(items[one_each])
-    strategy = MeasuredSelection(1, 1e-5, 10)
-    look = _look(strategy, degrees, counts[counts > 0])._replace(scales=(1.0, 1.0))
-    distribution = OptimalSelection(1, 1e-5).distribution
-    exact = sum(distribution.keep_probability(int(count)) for count in counts[counts > 0])
-    largest = []
-    # The most likely populations.
-    for population in populations_behind(look)[0]:
-        # With one partition of each user, whoever has the popular ones.
-        predicted = predict(population, [of_distribution(distribution, 1)])
-        assert predicted.names == pytest.approx(exact, rel=0.1)
-        assert population.users @ population.degrees == pytest.approx(len(users), rel=0.1)
-        has = population.shares @ population.partitions
-        assert has == pytest.approx(population.degrees, rel=0.05)
-        largest.append(population.sizes[population.partitions > 1].max())
-    # Popular partitions have fewer users if those are the users of few partitions.
-    assert largest[1] < 0.7 * largest[0]
-
-
-def test_noisy_tails_name_no_more_users_than_there_are():
-    strategy = MeasuredSelection(1, 1e-5, 10)
-    look = _look(strategy, [2] * 5_000, _zipf(5_000, 500))
-    tails = (*look.tails[:8], 9_000, 9_000, *look.tails[10:])
-    far = look._replace(tails=tails, scales=(20.0, 4_000.0))
-    for population in itertools.chain(*populations_behind(far)):
-        counted = population.partitions @ (
-            population.users / population.degrees @ population.shares
-        )
-        assert counted == pytest.approx(5_000, rel=0.2)
-
-
-def test_the_part_of_users_who_count_is_that_of_their_partitions():
-    # Five partitions of users who have no other, and one set of users who have all other ten.
-    shares = np.array([[0.2, 0.0], [0.0, 1.0]])
-    population = Population(
-        np.array([1.0, 10.0]), np.array([500.0, 100.0]), shares, np.array([5.0, 10.0])
-    )
-    assert population.sizes == pytest.approx([100, 100])
-    kept = kept_shares(population, np.ones(2), 1)
-    assert kept == pytest.approx([1, 0.1])
-    assert kept_shares(population, np.array([1, 0.2]), 1) == pytest.approx([1, 0.5], rel=0.15)
-    # 1,000 of 1,500 users are scaled up: 100 to 250, and 10 to 25, with what chance does to them.
-    shown, of_all = np.array([1.0, 1.0]), (5 * 100 + 10 * 10) / 1_500
-    scaled = np.array([100.0, 10.0]) / of_all
-    chance = np.sqrt([16.0, 16 + 100 * 0.1 * 0.9]) / of_all
-    expected = np.hypot(scaled - 100, chance).mean()
-    assert count_error(population, shown, kept, of_all, 16.0) == pytest.approx(expected)
 
 
 def test_budgets_of_predictions_are_about_those_of_plans():
@@ -311,11 +173,11 @@ def test_budgets_of_predictions_are_about_those_of_plans():
 
 
 def test_counts_follow_rounds_where_scaled_ones_would_be_wrong():
-    users, items = _nested_records(2)
+    users, items = nested_records(2)
     degrees, one_each = np.unique(users, return_counts=True)[1], np.unique(users, True)[1]
     counts = np.bincount(items[one_each])
     strategy = MeasuredSelection(1, 1e-5, 100, counted=True)
-    look = _look(strategy, degrees, counts[counts > 0])._replace(scales=(5.0, 5.0))
+    look = look_of(strategy, degrees, counts[counts > 0])._replace(scales=(5.0, 5.0))
     choice = strategy.choice_of(look)
     by_one = plan_search.plan_by_counts(strategy.budget_after(0), 1)
     (alternative,) = (row for row in choice.compared if row.plan == by_one)
@@ -491,7 +353,7 @@ def test_a_look_is_refined_until_users_stand_out_and_plans_agree():
     strategy = MeasuredSelection(1, 1e-5, 10)
     levels = []
     for users in (0, 500, 4_000, 500_000):
-        look = _look(strategy, [3] * users, _zipf(users) if users else [])
+        look = look_of(strategy, [3] * users, zipf_sizes(users) if users else [])
         tape = InsecureSeededTape(users)
         levels.append(strategy.choose(look.degrees, look.tails, tape).plan.look)
     assert levels[0] == module.LEVELS - 1 and levels[-1] == 0
