@@ -14,6 +14,6 @@ def test_a_process_is_known_to_have_ended_on_this_boot_of_this_machine_only():
     # Its number is another's, or nobody's, by now.
     for ended in (f"{number} {int(start) - 1}", f"{free} {start}"):
         assert processes.has_ended(f"{boot} {space} {ended}")
-    elsewhere = (f"0{boot[1:]} {space} {free}", f"{boot} pid:[1] {free}", f"{boot} {space} much")
+    elsewhere = (f"another-{boot} {space} {free}", f"{boot} pid:[1] {free}", f"{boot} {space} much")
     for other in (here, *(f"{place} {start}" for place in elsewhere), "", "x"):
         assert not processes.has_ended(other)
