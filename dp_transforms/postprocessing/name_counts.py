@@ -12,6 +12,10 @@ independently. The noise, and the probability of being named, are known exactly 
 The estimate is the mean of all users, given the noisy count and that the partition is named.
 Without a survey of degrees r = 1, and everything is about the records that count.
 
+The part that counts also differs among partitions of equally many users (``_UNEVEN``). It would
+pull estimates towards the list, and made them no better where it was tried. So only the model's
+intervals take it into account.
+
 If a noisy count is compared with a threshold, P[Y = y, named | n] is P[X = y - n] for all y above
 it, where X is the noise. So the selection drops out of the posterior, with a prior over ALL
 partitions and not only over named ones. If counts are made after the selection, the prior is over
@@ -51,6 +55,11 @@ _INTENSITIES = 700  # The number of intensities in a table of ``Thinning``.
 _FEW = 64  # Smaller true counts are summed over one by one, for each noisy count.
 _NODES = 256  # The most intervals of true counts around a noisy one.
 _NEGLIGIBLE = -32.0  # The log of a probability of noise below which it is left out.
+_UNEVEN = 0.5
+"""The relative deviation of the part of a partition's users who count, among partitions of equally
+many users, is about ``_UNEVEN`` times the part of those who do not count. It was 0.1 to 0.4 times
+this part for words of git projects, and 0.3 to 1 times for their files, for places and for
+articles. No release tells."""
 _WIDE = 0.7
 """A Poisson number is replaced by a wider normal one if the steps of the grid of means, and the
 noise of the list, are at least this part of its standard deviation: structure that is finer than
@@ -332,7 +341,8 @@ class NameCounts:
 
     def model_intervals(self, confidence: float = CONFIDENCE) -> tuple[FloatArray, FloatArray]:
         """Returns the ends of the model's intervals, which are about quantiles of each posterior.
-        They are only as good as the model, in which the users of a partition are a random draw."""
+        They are only as good as the model, in which the users of a partition are nearly a random
+        draw."""
         means, deviations = self._moments
         beyond = float(ndtri(1 - failure_probability(confidence) / 2)) * deviations
         return np.maximum(means - beyond, 0), means + beyond
@@ -455,11 +465,12 @@ class _Prior:
         total = joint.sum(1)
         self._log_density = best + np.log(total)
         # Given a true count, the probability of each mean, and with it the moments of the dropped
-        # users, whose number is Poisson.
+        # users. Their number is Poisson, and its mean differs among partitions.
         share = joint / total[:, None]
         dropped = (1 - rates) * means
+        of_others = _UNEVEN * dropped
         mean = share @ dropped
-        variance = share @ (dropped + dropped**2) - mean**2
+        variance = share @ (dropped + dropped**2 + of_others**2) - mean**2
         self._users, self._variance = self._values + mean, np.maximum(variance, 0)
 
     def log_density(self, counts: FloatArray) -> FloatArray:
