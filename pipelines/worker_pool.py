@@ -59,11 +59,10 @@ from dp_transforms.errors import InputError
 from dp_transforms.runtime.sealing import draw_seal, seal_from_environment, seal_runner
 from pipelines import SUCCESS, printing
 from pipelines.command_line import DEFAULT_RUNNER, OneLineParser, command
+from pipelines.endpoints import listens
 from pipelines.worker import FORKS
 
 LOOPBACK = "127.0.0.1"
-CONNECT_SECONDS = 5.0
-
 _SECONDS_BETWEEN_LOOKS = 5.0
 _EMBEDDED = "embed"
 _ENVIRONMENTS = (
@@ -190,16 +189,6 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 def _hang_up(worker: socket.socket) -> None:
     with contextlib.suppress(OSError):
         worker.shutdown(socket.SHUT_RDWR)
-
-
-def listens(endpoint: str) -> bool:
-    """Returns whether something accepts connections at a host:port."""
-    host, _, port = endpoint.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except (OSError, ValueError, OverflowError):
-        return False
-    return True
 
 
 def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:

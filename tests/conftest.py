@@ -11,11 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.budget.postgresql import Unavailable, server
-from tests.quick_beam import keep_what_beam_looks_up, run_in_process
 from tests.same_draws import SameDraws
-
-run_in_process()
-keep_what_beam_looks_up()
 
 # A busy machine, or an import in the first example, is no fault of a property.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -41,6 +37,12 @@ def pytest_configure(config):
     settings.load_profile("fresh" if fresh else "same")
     if not fresh:
         config.pluginmanager.register(SameDraws())
+    # The process that hands out tests runs none, and needs no Beam, which is slow to load.
+    if not config.getoption("numprocesses", None):
+        from tests.quick_beam import keep_what_beam_looks_up, run_in_process
+
+        run_in_process()
+        keep_what_beam_looks_up()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -384,7 +384,7 @@ def test_degrees_cost_epsilon_for_an_edge_or_a_node(caught, degree, bound):
     assert dearest == pytest.approx(1, abs=1e-9) if bound is None else 0.3 < dearest <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("degree", [UNDIRECTED, IN, OUT])
+@pytest.mark.parametrize("degree", slow_unless([UNDIRECTED, IN, OUT], [UNDIRECTED, IN]))
 def test_lists_under_each_bound_that_may_be_chosen_cost_their_part(caught, monkeypatch, degree):
     """The choice is enumerated in ``test_degree_bound_choice``; here its output is held fixed."""
     spec = releases.NodeDegreesSpec("0.02", degree)

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from pipelines.worker_pool import listens
+from pipelines.endpoints import listens
 from runner_configs.flink.staging import HOME, LIBRARIES, STAGE, stage
 from runner_configs.parts import alive, end, java, running, wait_until
 

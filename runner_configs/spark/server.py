@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from pipelines.worker_pool import listens
+from pipelines.endpoints import listens
 from runner_configs.parts import (
     BEAM_VERSION,
     MENDED,

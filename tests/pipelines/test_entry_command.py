@@ -274,13 +274,14 @@ def test_standard_error_that_cannot_be_written(tmp_path):
     """What goes wrong is no success, no progress ends a job, and nothing private goes elsewhere."""
     (tmp_path / "records.csv").write_text("user,page\n1,a\n")
     shows = ["--progress", "--show_private_counters"]
-    command = [sys.executable, "-m", "pipelines", "release", *job_flags(tmp_path, *shows)]
-    command = [flag for flag in command if not flag.startswith("--output=")]
+    command = [sys.executable, "-m", "pipelines", "release"]
+    flags = [flag for flag in job_flags(tmp_path, *shows) if not flag.startswith("--output=")]
     for name, redirected in (("full", "2> /dev/full"), ("closed", "2>&-"), ("gone", "2> >(true)")):
         # A reader that is gone needs a moment to go.
         script = f'exec {redirected}; sleep 0.5; exec "$@" --output={tmp_path}/{name}'
-        for expected in ((0, f"{tmp_path}/{name}/released_frequencies.csv\n"), (3, "")):
-            shell = ["bash", "-c", script, "bash", *command]
+        file = f"{tmp_path}/{name}/released_frequencies.csv\n"
+        for arguments, expected in ((flags, (0, file)), (["nowhere"], (2, ""))):
+            shell = ["bash", "-c", script, "bash", *command, *arguments]
             done = subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=False)
             assert (done.returncode, done.stdout) == expected
 

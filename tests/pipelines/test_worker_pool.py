@@ -17,7 +17,8 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
 
 from pipelines import worker_pool
-from pipelines.worker_pool import WorkerPool, listens
+from pipelines.endpoints import listens
+from pipelines.worker_pool import WorkerPool
 from tests.clusters.agreement import worker_pool_process
 
 

@@ -18,6 +18,7 @@ from dp_transforms.mechanisms.decoding.shapes import Curve, Shape, nearest_withi
 from dp_transforms.mechanisms.decoding.shared_shapes import LEVEL, STEP, BentShapes
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from tests.cases import slow_unless
 
 
 def tape(*numbers):
@@ -264,7 +265,7 @@ def test_unique_partitions_stay_unique_in_groups():
     assert sum(curve.at(np.array([2]))[0][0] for curve in curves) < 10
 
 
-@pytest.mark.parametrize("groups", [2, 10, 40])
+@pytest.mark.parametrize("groups", slow_unless([2, 10, 40], [2, 10]))
 def test_leaves_do_not_err_more_than_alone(groups):
     # Leaves of unequal sizes, whose shapes differ; with seeds there is nothing random.
     rng = np.random.default_rng(groups)
