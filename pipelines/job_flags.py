@@ -376,7 +376,8 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         type=positive_integer,
         metavar="N",
         help="keep at most N periods of each user, chosen at random, and KAPPA partitions in each "
-        "if KAPPA is given; epsilon and delta are the cost of all periods together",
+        "if KAPPA is given; names without KAPPA need no N; epsilon and delta are the cost of all "
+        "periods together",
     )
 
 

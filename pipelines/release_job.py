@@ -17,13 +17,13 @@ from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, ReleaseSpec
 from dp_transforms.releases.base import Statement, time_entry
-from dp_transforms.releases.periods import PeriodSpec, write_all_periods
+from dp_transforms.releases.periods import PeriodNamesSpec, PeriodSpec, write_all_periods
 from dp_transforms.releases.writing import Writer, write_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import job_flags, printing
 from pipelines.command_line import DEFAULT_RUNNER, JobParser, require
 from pipelines.job_context import Job, JobContext, Written
-from pipelines.job_flags import PERIOD_FLAGS, records
+from pipelines.job_flags import records
 from pipelines.running import run
 from pipelines.spending import check_job, first_records, origin_of, price, spending
 
@@ -142,7 +142,9 @@ def period_release(
       kind: the class of the specification.
       **options: arguments of the specification other than the flags that all such jobs have.
     """
-    require(flags, *PERIOD_FLAGS, "epsilon")
+    require(flags, "time_column", "periods", "epsilon")
+    if kind is not PeriodNamesSpec or flags.max_partitions_per_user is not None:
+        require(flags, "max_periods_per_user")
     spec = kind(
         periods=period_names(flags.period, flags.periods),
         epsilon=flags.epsilon,

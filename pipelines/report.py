@@ -24,6 +24,7 @@ from dp_transforms.postprocessing.kappa_choice import kept_words
 from dp_transforms.releases import NamesRelease
 from dp_transforms.releases.comparison import compare
 from dp_transforms.releases.directory import load, release_directories
+from dp_transforms.releases.name_statements import ENFORCED_IN_ROUNDS
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import NO_WORDS, Words
@@ -90,12 +91,14 @@ def add_degrees_flag(parser: OneLineParser) -> None:
         "--degrees",
         metavar="DIR",
         help="the directory of a choose-kappa release of the same records: adds a sentence on the "
-        "part of them that KAPPA has kept",
+        "part of them that KAPPA has kept; users of names become estimates about all records",
     )
 
 
-def kept(directory: str, degrees: str) -> str:
-    """Returns a sentence on the part of the records that the bound of a release has kept.
+def kept(directory: str, degrees: str) -> str | None:
+    """Returns a sentence on the part of the records that the bound of a release has kept. It is
+    None for names that were selected in rounds: users were bounded in each round anew, and the
+    degrees lead to estimates of the users of names.
 
     Raises:
       ValueError: the job of the release did not bound users, or bounded them for periods.
@@ -103,7 +106,10 @@ def kept(directory: str, degrees: str) -> str:
     """
     with as_malformed(directory, _CONTENT):
         statement = read_statement(directory)
-    if statement.get("max_partitions_per_user_is") != "enforced" or "periods" in statement:
+    bound_is = str(statement.get("max_partitions_per_user_is"))
+    if bound_is.endswith(ENFORCED_IN_ROUNDS) and "periods" not in statement:
+        return None
+    if bound_is != "enforced" or "periods" in statement:
         raise ValueError(f"--degrees is for a job that bounds users once: {directory} is of none")
     return kept_words(read_degrees(degrees), statement["max_partitions_per_user"])
 
@@ -146,7 +152,9 @@ def main(flags: argparse.Namespace) -> None:
         raise ValueError("give one directory, or two to compare")
     if flags.degrees is not None:
         for directory in itertools.chain(*map(release_directories, flags.releases)):
-            print(f"{directory}: {kept(directory, flags.degrees)}")
+            sentence = kept(directory, flags.degrees)
+            if sentence is not None:
+                print(f"{directory}: {sentence}")
     if len(flags.releases) == 2:
         first, second = flags.releases
         print(write_comparison(first, second, words))

@@ -82,13 +82,16 @@ def main(flags: argparse.Namespace) -> None:
         values = [as_json(directory, release) for directory, release in releases]
         if flags.degrees is not None:
             for value in values:
-                value["kept"] = kept(value["directory"], flags.degrees)
+                sentence = kept(value["directory"], flags.degrees)
+                if sentence is not None:
+                    value["kept"] = sentence
         content = values if len(values) > 1 else values[0]
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return
     for directory, release in releases:
         head = f"{directory}\n\n" if len(releases) > 1 else ""
-        end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees is not None else ""
+        sentence = None if flags.degrees is None else kept(directory, flags.degrees)
+        end = "" if sentence is None else f"\n\n{sentence}"
         print(f"{head}{shown(directory, release)}{end}")
 
 

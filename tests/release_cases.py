@@ -69,12 +69,8 @@ class ReleaseCase:
 
 NAMES = functools.partial(NamesSpec.of, epsilon=2, delta=1e-2, max_partitions_per_user=3)
 LIST = ListSpec(partition_mechanism(1, 3))
-UNBOUNDED_PERIODS = {
-    "periods": [f"2026-01-0{day}" for day in range(1, 4)],
-    "epsilon": 3,
-    "max_periods_per_user": 2,
-    "kind": "day",
-}
+DAYS = {"periods": [f"2026-01-0{day}" for day in range(1, 4)], "epsilon": 3, "kind": "day"}
+UNBOUNDED_PERIODS = DAYS | {"max_periods_per_user": 2}
 PERIODS = UNBOUNDED_PERIODS | {"max_partitions_per_user": 3}
 UNBOUNDED_GROUPS = {
     "attributes": [Attribute("sex", ("f", "m", "x")), Attribute("day")],
@@ -128,7 +124,7 @@ CASES = {
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),
     "names by period at a chosen kappa": ReleaseCase(
-        PeriodNamesSpec(**UNBOUNDED_PERIODS, delta=1e-2, noisy_counts=True, intervals=True),
+        PeriodNamesSpec(**DAYS, delta=1e-2, noisy_counts=True, intervals=True),
         ("day",),
         "day",
     ),

@@ -208,7 +208,7 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
         epsilon: Number,
         start: TimestampTypes,
         stop: TimestampTypes,
-        max_windows_per_user: int,
+        max_windows_per_user: int | None,
         max_partitions_per_user: int | None = None,
         **options: Any,
     ):
@@ -223,7 +223,8 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
             ) from None
         if self._start >= self._stop:
             raise ValueError("start must be before stop")
-        positive_integer("max_windows_per_user", max_windows_per_user)
+        if max_windows_per_user is not None:
+            positive_integer("max_windows_per_user", max_windows_per_user)
         self._release = functools.partial(
             self.by_period,
             epsilon=epsilon,
@@ -348,7 +349,9 @@ class SelectPartitionsByPeriod(_ByPeriod):
 
     Args:
       epsilon, delta: the cost of all periods together.
-      periods, max_periods_per_user: see ``ReleaseListsByPeriod``.
+      periods: see ``ReleaseListsByPeriod``.
+      max_periods_per_user: the most periods in which one user counts. By default a user counts in
+        all periods; this needs no ``max_partitions_per_user``.
       max_partitions_per_user: the most partitions in which one user counts in each period. By
         default a look at the records chooses how many partitions of a user count in all periods
         together.
@@ -400,8 +403,8 @@ class SelectWindowedPartitions(_ByWindow):
     """Selects the partitions that may be named in each fixed window: returns (start, partition).
 
     With ``noisy_counts`` it returns (start, partition, noisy_count). See ``ReleaseWindowedLists``
-    for the records, start, stop and max_windows_per_user. See ``SelectPartitionsByPeriod`` for the
-    other arguments and the privacy.
+    for the records, start and stop. See ``SelectPartitionsByPeriod`` for the other arguments and
+    the privacy: ``max_windows_per_user`` is its ``max_periods_per_user``.
 
     >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]
     >>> with beam.Pipeline() as pipeline:
@@ -420,6 +423,9 @@ class SelectWindowedPartitions(_ByWindow):
     """
 
     by_period = SelectPartitionsByPeriod
+
+    def __init__(self, *, max_windows_per_user: int | None = None, **options: Any):
+        super().__init__(max_windows_per_user=max_windows_per_user, **options)
 
     def expand(self, records: beam.PCollection) -> Any:
         return _names_through(super().expand(records), "Tuples" >> beam.FlatMap(_tuples))

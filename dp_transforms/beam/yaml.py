@@ -348,7 +348,7 @@ def select_windowed_partitions(
     delta: float,
     start: str,
     stop: str,
-    max_windows_per_user: int,
+    max_windows_per_user: int | None = None,
     max_partitions_per_user: int | None = None,
     noisy_counts: bool = False,
     num_buckets: int | None = None,
@@ -364,7 +364,8 @@ def select_windowed_partitions(
       start: a day or time, such as "2026-01-31". The windows that begin from then on are released.
       stop: the windows that begin before this day or time are released. Start and stop are public:
         choose both without looking at the records.
-      max_windows_per_user: the most windows in which one user counts.
+      max_windows_per_user: the most windows in which one user counts. By default a user counts in
+        all windows; this needs no max_partitions_per_user.
       max_partitions_per_user: the most partitions in which one user counts in each window. By
         default a look at the records chooses how many count in all windows together.
       noisy_counts: release noisy counts with the names.

@@ -117,7 +117,7 @@ def select_by_period(
     periods: str,
     epsilon: Number,
     delta: Number,
-    max_periods_per_user: int,
+    max_periods_per_user: int | None = None,
     max_partitions_per_user: int | None = None,
     counts: bool = False,
     strategy: str = AUTO,
@@ -132,12 +132,13 @@ def select_by_period(
 
     Args:
       data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
-      time, period, periods, max_periods_per_user: see ``release_by_period``.
+      time, period, periods: see ``release_by_period``.
       epsilon, delta: the cost of all periods together.
+      max_periods_per_user: the most periods in which one user counts, chosen at random. By default
+        a user counts in all periods; this needs no ``max_partitions_per_user``.
       max_partitions_per_user: the most partitions in which one user counts in each period. By
         default a small private look at the data chooses how many of a user's partitions count in
-        all periods together, and how names are found. Then ``max_periods_per_user`` does not enter
-        the cost, and may be the number of periods.
+        all periods together, and how names are found.
       counts, strategy, pre_threshold: see ``select``.
 
     Returns:

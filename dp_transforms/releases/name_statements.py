@@ -23,7 +23,9 @@ COUNT_NOISE = "count_noise"
 """The entry of a statement about the noise of counts that were made after the selection."""
 NOT_NAMED = "not_named"
 """The entry of a statement about partitions that were not named."""
-KAPPA_IS_CHOSEN = "chosen by the look, and enforced in each round"
+ENFORCED_IN_ROUNDS = "enforced in each round"
+"""What a statement says of a declared kappa if records were not bounded before the selection."""
+KAPPA_IS_CHOSEN = f"chosen by the look, and {ENFORCED_IN_ROUNDS}"
 """What a statement says of the kappa that a look chose."""
 ROUNDS = ("renyi_rounds", "measured")
 """Strategies that take seconds to make from a statement. About partitions that they did not name,

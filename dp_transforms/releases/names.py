@@ -48,7 +48,7 @@ from dp_transforms.releases.base import (
 )
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.name_answers import NameAnswers
-from dp_transforms.releases.name_statements import unnamed_entries
+from dp_transforms.releases.name_statements import ENFORCED_IN_ROUNDS, unnamed_entries
 from dp_transforms.releases.names_files import (
     NAMED_USERS,
     columns_table,
@@ -267,7 +267,7 @@ class NamesSpec(ReleaseSpec):
         bounded_before = self.already_bounded and bounded_by_job
         bounded_in_rounds = isinstance(self.strategy, WeightedStrategy) and not bounded_before
         if bounded_in_rounds:
-            bound["max_partitions_per_user_is"] = "enforced in each round"
+            bound["max_partitions_per_user_is"] = ENFORCED_IN_ROUNDS
         statement: Statement = {
             "mechanism": "partition selection",
             **{name: described.pop(name) for name in first},

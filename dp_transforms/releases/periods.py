@@ -61,7 +61,7 @@ class PeriodSpec(ReleaseSpec):
     """Specifies what is released for each public period. Subclasses say what it is."""
 
     periods: Sequence[str]
-    max_periods_per_user: int
+    max_periods_per_user: int | None = None
     epsilon: Number
     kind: str = "period"
     span: str | None = None
@@ -76,7 +76,17 @@ class PeriodSpec(ReleaseSpec):
             raise ValueError(
                 f"there must be 1 to {MOST_PERIODS:,} different periods, as text, got {number:,}"
             )
-        positive_integer("max_periods_per_user", self.max_periods_per_user)
+        if self.max_periods_per_user is not None:
+            positive_integer("max_periods_per_user", self.max_periods_per_user)
+        elif not self.may_count_in_all:
+            raise ValueError(
+                "max_periods_per_user is needed: a user who counts in more periods needs more noise"
+            )
+
+    @property
+    def may_count_in_all(self) -> bool:
+        """Returns whether the number of a user's periods needs no bound."""
+        return False
 
     @property
     @abc.abstractmethod
@@ -96,7 +106,10 @@ class PeriodSpec(ReleaseSpec):
     @property
     def periods_per_user(self) -> int:
         """Returns the largest number of periods in which a user counts."""
-        return min(self.max_periods_per_user, len(self.periods))
+        number = len(self.periods)
+        if self.max_periods_per_user is None:
+            return number
+        return min(self.max_periods_per_user, number)
 
     @property
     def about(self) -> Statement:
@@ -248,6 +261,11 @@ class PeriodNamesSpec(PeriodSpec):
         if self.max_partitions_per_user is not None:
             positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         _ = self.names
+
+    @property
+    def may_count_in_all(self) -> bool:
+        # Then the look chooses how many pairs of a user count in all periods together.
+        return self.max_partitions_per_user is None
 
     @property
     def partitions_per_period(self) -> int | None:

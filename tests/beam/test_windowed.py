@@ -292,7 +292,7 @@ def test_names_are_those_of_their_windows():
     assert all(abs(count - 30) < 10 for *_, count in noisy)
 
 
-def test_names_need_no_kappa():
+def test_names_need_no_bound():
     days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
     wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
 
@@ -305,12 +305,13 @@ def test_names_need_no_kappa():
         ]
         return tagged | beam.Flatten()
 
-    released = selected(with_entries, max_partitions_per_user=None, epsilon=100)
+    unbounded = {"max_partitions_per_user": None, "max_windows_per_user": None}
+    released = selected(with_entries, **unbounded, epsilon=100)
     names = [name for collection, name in released if collection == "partitions"]
     (entries,) = (entries for collection, entries in released if collection == "entries")
     assert sorted(names) == sorted(wanted)
     assert entries["max_partitions_per_user"] == entries["plan"]["partitions"]
-    select = dp.SelectPartitionsByPeriod("ab", epsilon=1, delta=0.1, max_periods_per_user=2)
+    select = dp.SelectPartitionsByPeriod("ab", epsilon=1, delta=0.1)
     assert "partitions_per_user_and_period" not in select.display_data()
 
 

@@ -129,12 +129,15 @@ def test_a_list_of_all_records_for_each_window(tmp_path):
     assert lists == {first, second}
 
 
+BOUNDS = {"max_windows_per_user": 2, "max_partitions_per_user": 2}
+
+
 @pytest.mark.parametrize(
     ("bound", "counts"),
-    [({"max_partitions_per_user": 2}, False), ({"max_partitions_per_user": 2}, True), ({}, True)],
+    [(BOUNDS, False), (BOUNDS, True), ({}, True)],
 )
 def test_names_of_each_window(bound, counts, tmp_path):
-    budget = {"epsilon": 8.0, "delta": 1e-6, "max_windows_per_user": 2}
+    budget = {"epsilon": 8.0, "delta": 1e-6}
     select = step("SelectWindowedPartitions", **budget, **DAYS, **bound, noisy_counts=counts)
     rows = run([*IN_WINDOWS, select], tmp_path, [*VISITS, ("hermit", "cave", FIRST)])
     # At an epsilon of 2 for each pair, 150 users are missed with a probability below e**-250.

@@ -96,6 +96,23 @@ def test_a_list_and_names_of_all_records_are_those_of_each_alone(tmp_path):
     assert isinstance(dp.load(tmp_path / "out").names.frequency_list, dp.AllRecordsRelease)
 
 
+def test_names_of_periods_need_no_bound():
+    """Under one secret they are those of users who count in as many periods as there are."""
+    (alone, bounded) = (
+        dp.select_by_period(
+            VISITS, "who", "page", **PERIODS, epsilon=8, delta=1e-6, counts=True, **bound,
+            secret=dp.JobSecret.insecure_for_testing(4),
+        )
+        for bound in ({}, {"max_periods_per_user": 5})
+    )  # fmt: skip
+    assert dict(alone) == dict(bounded) and alone.statement == bounded.statement
+    assert alone.statement["periods"]["max_periods_per_user"] == 5 and any(map(len, alone.values()))
+    with pytest.raises(ValueError, match="max_periods_per_user is needed"):
+        dp.select_by_period(
+            VISITS, "who", "page", **PERIODS, epsilon=8, delta=1e-6, max_partitions_per_user=2
+        )
+
+
 @pytest.mark.parametrize("kappa", [3, None])
 def test_names_of_periods_are_saved_and_loaded(kappa, tmp_path):
     options = NAMES | {"max_partitions_per_user": kappa, "max_periods_per_user": 2}

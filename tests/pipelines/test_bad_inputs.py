@@ -162,6 +162,7 @@ FAULTS_OF_FLAGS = [
     by_period("release", "--periods is needed", without="--periods"),
     by_period("release", "--time_column is needed", without="--time_column"),
     by_period("release", "--max_periods_per_user is needed", without="--max_periods_per_user"),
+    by_period("select", "--max_periods_per_user is needed", without="--max_periods_per_user"),
     usage("release", "--time_column goes with --period", "--time_column=at"),
     by_period("release", "--max_total is for one list", "--max_total=10"),
     by_period("release", "--report is for one list", "--report"),

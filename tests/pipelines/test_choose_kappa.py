@@ -1,10 +1,12 @@
 import json
 
+import pytest
+
 from dp_transforms.budget import Ledger
 from dp_transforms.files.filenames import DEGREES_FILE
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.releases.user_degrees import read_degrees
-from pipelines import release_frequency_list, report, show
+from pipelines import release_frequency_list, report, select_partitions, show
 from pipelines.choose_kappa import main
 from tests.jobs import flags_over, job_flags, statement
 
@@ -63,6 +65,24 @@ def test_a_release_tells_what_its_bound_has_dropped(tmp_path, capsys, failure):
         says = "released_user_degrees.csv cannot be read: no such file"
         failure(1, says, tell, [f"{tmp_path}/list", f"--degrees={tmp_path}/list"])
     failure(2, "for a job that bounds users once", report.main, [f"{tmp_path}/out", degrees])
+
+
+@pytest.mark.parametrize("kappa", ["--max_partitions_per_user=2", None])
+def test_degrees_make_users_of_names_estimates_about_all_records(kappa, tmp_path, capsys):
+    assert command(tmp_path, "--epsilon=50") == 0
+    flags = ["--epsilon=9", "--delta=1e-3", "--noisy_counts", f"--output={tmp_path}/names"]
+    usual = [flag for flag in job_flags(tmp_path, *flags) if not flag.startswith("--max_part")]
+    assert select_partitions.main([*usual, *filter(None, [kappa])]) == 0
+    degrees = f"--degrees={tmp_path}/out"
+    capsys.readouterr()
+    assert show.main([f"{tmp_path}/names", degrees, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["table"]) == 40 and all("users" in row for row in shown["table"])
+    # Each page has 150 users. Seven of 40 intervals of 95% fail in one run of 300.
+    assert sum(row["low"] <= 150 <= row["high"] for row in shown["table"]) > 33
+    # Users were bounded in each round anew: there is no part of the records that was kept.
+    assert "kept" not in shown
+    assert report.main([f"{tmp_path}/names", degrees]) == 0
 
 
 def test_more_partitions_than_users_have_are_warned_of(tmp_path, capsys):

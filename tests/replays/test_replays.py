@@ -29,8 +29,8 @@ SEEDS = range(int(os.environ.get("REPLAYS", len(KINDS))))
 
 RECORDS = ("--user_column=user", "--partition_column=page", "--multiline")
 BOUND = (*RECORDS, "--max_partitions_per_user=2")
-PERIODS = ("--period=day", "--time_column=day", f"--periods={DAYS[0]}..{DAYS[-1]}")
-PERIODS = (*PERIODS, "--max_periods_per_user=2")
+ALL_PERIODS = ("--period=day", "--time_column=day", f"--periods={DAYS[0]}..{DAYS[-1]}")
+PERIODS = (*ALL_PERIODS, "--max_periods_per_user=2")
 GROUPS = ("--group_by=colour", f"--groups=colour={','.join(COLOURS)}")
 JOBS = {
     "list": ("release", *BOUND, "--epsilon=1"),
@@ -59,6 +59,9 @@ JOBS = {
         "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--others_share=0.2"
     ),
     "names of periods": ("select", *BOUND, *PERIODS, "--epsilon=4", "--delta=1e-3"),
+    "names of periods by what a look tells": (
+        "select", *RECORDS, *ALL_PERIODS, "--epsilon=4", "--delta=1e-3"
+    ),
     "names in rounds": (
         "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--strategy=renyi_rounds"
     ),
@@ -96,6 +99,7 @@ SLOW = {
     "groups of all records",
     "both of all records",
     "names by what a look tells",
+    "names of periods by what a look tells",
 }
 SOME_SLOW = [pytest.param(job, marks=[pytest.mark.slow] * (job in SLOW)) for job in JOBS]
 
