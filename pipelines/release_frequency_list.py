@@ -44,7 +44,7 @@ examples:
   python -m pipelines.release_frequency_list --input='logs/*.csv' --user_column=account
       --partition_column=page --epsilon=1 --max_partitions_per_user=10 --output=release
   python -m pipelines.release_frequency_list --frequency_list=counts.csv --epsilon=1
-      --output=release
+      --max_partitions_per_user=1 --output=release
 """
 
 
@@ -66,8 +66,7 @@ def make_parser() -> JobParser:
         parser,
         max_partitions="keep at most KAPPA partitions of each user, chosen at random; by default a "
         "survey of users' partitions chooses it, and numbers are about all records. With "
-        "--frequency_list, "
-        "the most partitions in which one user is counted (default there: 1)",
+        "--frequency_list it is needed: your promise that no user is in more of the counts",
     )
     job_flags.add_survey_flags(privacy)
     cost = privacy.add_mutually_exclusive_group()
@@ -131,7 +130,13 @@ def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
     why = "is for --input: --frequency_list holds counts, not records"
     refuse(flags, why, "survey_share", "largest_degree", "period", *job_flags.PERIOD_FLAGS)
     job_flags.refuse_flags_of_records(flags, why)
-    mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
+    if flags.max_partitions_per_user is None:
+        # A promise on which the guarantee rests is not made by leaving something out.
+        raise ValueError(
+            "--max_partitions_per_user is needed with --frequency_list: it is your promise that no "
+            "user is in more than KAPPA of the counts"
+        )
+    mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
 
     def of_counts() -> tuple[list[ReleasedList]]:
         if flags.progress:

@@ -122,8 +122,8 @@ def estimated_counts():
         for row in rows
         if (row["pairs"], row["epsilon"], row["kappa"]) == ("retail", "0.25", "chosen")
     )
-    yield f"Of products of retail at epsilon 1/4, a share of [{lucky['largest']}]("
-    yield f"within their intervals, and {lucky['proved']} of all."
+    yield f"at epsilon 1/4 a share of {lucky['proved']} of the named products of retail are within"
+    yield f"but only [{lucky['largest']}]("
 
 
 # Lists.

@@ -145,6 +145,13 @@ FAULTS_OF_FLAGS = [
     only("release", "cannot be read: is a directory", "--frequency_list={tmp}"),
     usage("release", "either --input", "--frequency_list=a.csv", "--input=b.csv"),
     usage("release", "is for --input", "--frequency_list=a.csv", "--user_column=user"),
+    Fault(
+        ("--frequency_list=a.csv",),
+        "it is your promise that no user",
+        USAGE,
+        ("release",),
+        without="--max_partitions_per_user",
+    ),
     counted("--exact_total and --max_total, not both", "--exact_total=5", "--max_total=7"),
     counted("--bounds_width goes with --bounds_reference", "--bounds_width=5"),
     counted("either --bounds_width or --bounds_distance", "--bounds_reference={tmp}/counts.csv"),

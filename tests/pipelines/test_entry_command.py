@@ -53,7 +53,7 @@ FILES = {
 }
 AUDIT = "audit --input=visits.csv --partition_column=page --user=ann --epsilon=1 --mechanism"
 LISTS = "audit --mechanism=frequency_list --epsilon=1 --frequency_list=a --neighbour=b"
-COUNTS = "release --frequency_list=words.csv --epsilon=1 --output=out"
+COUNTS = "release --frequency_list=words.csv --epsilon=1 --max_partitions_per_user=1 --output=out"
 KAPPA = "choose-kappa --for_epsilon=1 --released"
 
 

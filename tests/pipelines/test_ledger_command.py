@@ -19,6 +19,7 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(tmp_path, capsys, failu
         return job_flags(tmp_path, *cost, *flags)
 
     counted = [f"--frequency_list={tmp_path}/counts.csv", f"--ledger={path}", "--epsilon=1/3"]
+    counted.append("--max_partitions_per_user=1")
     # Three thirds are a whole, which they are not in binary.
     assert release(job("list")) == 0
     assert select(job("names", "--delta=1e-6")) == 0

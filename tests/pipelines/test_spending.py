@@ -370,6 +370,7 @@ def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failur
 def test_a_list_of_counts_is_read_after_its_price_is_reserved(tmp_path, path):
     (tmp_path / "counts.csv").write_text("frequency,multiplicity\n1,1\n2,1\n")
     job = [f"--ledger={path}", "--epsilon=0.1", f"--output={tmp_path}/out"]
+    job.append("--max_partitions_per_user=1")
     # A missing file tells nothing of the data.
     assert main([f"--frequency_list={tmp_path}/nowhere.csv", *job]) == 1
     assert states(path) == []
