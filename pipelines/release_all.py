@@ -23,7 +23,6 @@ from dp_transforms.files.output import directory_path
 from dp_transforms.files.paths import join
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.releases import ListAndNamesSpec
-from dp_transforms.releases.base import time_entry
 from dp_transforms.releases.names_files import check_column_names
 from dp_transforms.releases.writing import write_both
 from pipelines import job_flags
@@ -94,8 +93,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     source = job_flags.records(flags)
     parent = directory_path(flags.output)
     parts = (both.frequency_list, LIST_DIRECTORY), (both.names, PARTITIONS_DIRECTORY)
-    time = time_entry()
-    writers = [writer(flags, spec, source, join(parent, name), time=time) for spec, name in parts]
+    writers = [writer(flags, spec, source, join(parent, name)) for spec, name in parts]
     return PreparedRelease(
         both.requests,
         [write.directory for write in writers],

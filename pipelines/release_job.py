@@ -16,7 +16,7 @@ from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, ReleaseSpec
-from dp_transforms.releases.base import Statement, time_entry
+from dp_transforms.releases.base import time_entry
 from dp_transforms.releases.periods import PeriodNamesSpec, PeriodSpec, write_all_periods
 from dp_transforms.releases.writing import Writer, write_periods
 from dp_transforms.runtime.job_secret import JobSecret
@@ -76,7 +76,6 @@ def writer(
     source: RecordSource | None,
     path: str | None = None,
     bounded_by_job: bool = True,
-    time: Statement | None = None,
 ) -> Writer:
     """Returns the writer of a specification's release into a directory.
 
@@ -86,9 +85,10 @@ def writer(
       source: the records; None if there are none.
       path: the directory; by default that of the flags.
       bounded_by_job: see ``ReleaseSpec.statement``.
-      time: the entry for the time of the release; by default the time is now.
     """
-    columns = None if source is None else source.partition_fields
+    columns, opened = None, None
+    if source is not None:
+        columns, opened = source.partition_fields, source.opened
     formats = tuple(dict.fromkeys(flags.output_format))
     directory = ReleaseDirectory(
         path or flags.output,
@@ -97,7 +97,7 @@ def writer(
         formats,
         spec.integer_columns,
     )
-    statement = spec.statement(columns, bounded_by_job) | (time or time_entry())
+    statement = spec.statement(columns, bounded_by_job) | time_entry(opened)
     return Writer(directory, statement, spec.tables)
 
 

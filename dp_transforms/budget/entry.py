@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,18 +32,13 @@ class BudgetEntry:
         budget: PrivacyBudget,
         unit: PrivacyUnit,
         lines: Iterable[LedgerLine],
-        own: Collection[int] = (),
     ) -> BudgetEntry:
         """Returns the entry of a whole budget, with the lines of its ledger that count as spent.
-        Lines whose ids are in ``own`` pay for the release: they are stated as committed, since a
-        privacy.json only appears with its release. A privacy.json is public, and whether a job
+
+        All of them are stated as committed. A privacy.json is public, and whether an earlier job
         failed may depend on the data. So lines of failed jobs are left out if they were given back,
-        and are stated as committed if they were charged."""
-        spent = [line for line in lines if line.counts]
-        stated = [
-            line.closed(State.COMMITTED) if line.id in own or line.state is State.CHARGED else line
-            for line in spent
-        ]
+        and look like all others if they were charged or stay reserved."""
+        stated = [line.closed(State.COMMITTED) for line in lines if line.counts]
         return cls(
             {
                 "epsilon": str(budget.epsilon),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import importlib
 import re
@@ -63,6 +64,10 @@ class RecordSource(ABC):
         default such records are an error.
       attribute_columns: further columns to keep, under their own names. They may hold nulls.
 
+    Attributes:
+      opened: when the source was opened. The clock is read before any record, and reading some of
+        them may take long: so this time depends on no record.
+
     Raises:
       ValueError: a column is given twice.
     """
@@ -86,6 +91,7 @@ class RecordSource(ABC):
         drop_nulls: bool = False,
         attribute_columns: Sequence[str] = (),
     ):
+        self.opened = datetime.datetime.now(datetime.timezone.utc)
         self.pattern = pattern
         self._columns = (user_column, *partition_columns, *attribute_columns)
         # The user's and the partition's columns come first; attributes follow.

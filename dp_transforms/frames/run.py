@@ -60,7 +60,7 @@ def collect(
     with enough_memory(), charge(session, spec.requests) as entry:
         source = records.open()
         source.check_groups(spec.public_groups)
-        about = time_entry() | entry.statement
+        about = time_entry(source.opened) | entry.statement
         engine = InProcess(source, claimed(secret, source))
         collections = spec.release(engine)
     if session is not None:

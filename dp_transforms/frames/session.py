@@ -297,14 +297,12 @@ class Session:
         error as ``check`` does. It yields the entry about this for a privacy.json. An error in the
         block may give the cost back, so hand out nothing before the block has ended."""
         spend = self._in_memory if self._ledger is None else self._on_disk
-        with spend(requests) as (lines, own):
-            yield BudgetEntry.of(self.budget, self._unit, lines, own)
+        with spend(requests) as lines:
+            yield BudgetEntry.of(self.budget, self._unit, lines)
 
     @contextlib.contextmanager
-    def _on_disk(
-        self, requests: Sequence[Request]
-    ) -> Iterator[tuple[Sequence[LedgerLine], list[int]]]:
-        """Spends from a ledger. Yields its lines, and the ids of those that were reserved here."""
+    def _on_disk(self, requests: Sequence[Request]) -> Iterator[Sequence[LedgerLine]]:
+        """Spends from a ledger. Yields its lines."""
         ledger = self._ledger
         assert ledger is not None, "the session has a file"
         reserved = ledger.reserve_all(requests, announces=True, lease_seconds=LEASE_SECONDS)
@@ -313,7 +311,7 @@ class Session:
             # Nothing is handed out before it is committed. So there is no ``begin``, by which jobs
             # announce their releases.
             with ledger.held(ids):
-                yield ledger.lines(), ids
+                yield ledger.lines()
         except BaseException as error:
             # If the ledger cannot be written now, the next reservation gives the cost back.
             with contextlib.suppress(ValueError, OSError):
@@ -325,11 +323,8 @@ class Session:
         ledger.commit(*ids)
 
     @contextlib.contextmanager
-    def _in_memory(
-        self, requests: Sequence[Request]
-    ) -> Iterator[tuple[Sequence[LedgerLine], tuple[int, ...]]]:
-        """Spends from the budget in memory. Yields a line for each part spent so far. All lines are
-        committed, so there are no ids of reserved ones."""
+    def _in_memory(self, requests: Sequence[Request]) -> Iterator[Sequence[LedgerLine]]:
+        """Spends from the budget in memory. Yields a line for each part spent so far."""
         with self._lock:
             self.check(requests)
             first = len(self._lines) + 1
@@ -340,7 +335,7 @@ class Session:
             self._lines += new
             lines = list(self._lines)
         try:
-            yield lines, ()
+            yield lines
         except BaseException as error:
             with self._lock:
                 is_free = not is_charged(error) and len(requests) <= self._free_failures

@@ -145,15 +145,18 @@ def amount_entries(name: str, value: Fraction) -> Statement:
     return {name: float_above(value), f"{name}_exact": decimal_text(value)}
 
 
-def time_entry() -> Statement:
-    """Returns the entry for the time of a release, in UTC and to the second. The clock is read
-    before any record is, so the time depends on no record. The environment variable
-    SOURCE_DATE_EPOCH (seconds since 1970) replaces it, so that files can be made equal byte by
-    byte."""
+def time_entry(opened: datetime.datetime | None = None) -> Statement:
+    """Returns the entry for the time of a release, in UTC and to the second. It must depend on no
+    record. The environment variable SOURCE_DATE_EPOCH (seconds since 1970) replaces it, so that
+    files can be made equal byte by byte.
+
+    Args:
+      opened: when the source of the records was opened; by default the time is now.
+    """
     seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
     is_fixed = seconds.isascii() and seconds.isdigit() and len(seconds) <= _MOST_DIGITS
     if not is_fixed:
-        return {"created": now()}
+        return {"created": now() if opened is None else text_of_time(opened)}
     moment = datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc)
     return {"created": text_of_time(moment)}
 

@@ -4,6 +4,7 @@ import decimal
 import itertools
 import pickle
 import re
+import time
 from functools import partial
 
 import duckdb
@@ -19,6 +20,7 @@ import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.beam.reading import _held
 from dp_transforms.budget import Ledger
+from dp_transforms.budget.ledger_rows import now
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import InputError
@@ -452,3 +454,16 @@ def test_what_pandas_puts_for_a_missing_value_is_null(hold, missing):
         dp.release(hold([_DAY, missing]), **columns)
     released = dp.release(hold([_DAY, missing]), **columns, drop_nulls=True)
     assert released.top(1)[0].value == 1
+
+
+def test_the_time_of_a_release_does_not_depend_on_how_long_records_take(monkeypatch):
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    first_read = []
+
+    def records():
+        first_read.append(now())
+        time.sleep(1.1)
+        yield 1, "a"
+
+    released = dp.release(records(), 0, 1, epsilon=1, max_partitions_per_user=1)
+    assert released.statement["created"] <= first_read[0]

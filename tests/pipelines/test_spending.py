@@ -60,8 +60,8 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
         ledger = entry.statement["budget"]["ledger"]
         assert [line["purpose"] for line in ledger[1:]] == ["a list", "names"]
         assert [line["loss_range"] for line in ledger[1:]] == ["0.45", "0.4"]
-        # What is released will be paid for.
-        assert [line["state"] for line in ledger] == ["reserved", "committed", "committed"]
+        # What is released will be paid for, and nobody sees what became of another job.
+        assert [line["state"] for line in ledger] == ["committed"] * 3
     assert states(path) == ["reserved", "committed", "committed"]
 
 
@@ -73,6 +73,21 @@ def test_no_statement_shows_that_an_earlier_job_failed(path):
         stated = entry.statement["budget"]["ledger"]
     assert states(path) == ["failed", "failed", "abandoned", "committed"]
     assert [(line["purpose"], line["state"]) for line in stated] == [("a list", "committed")]
+
+
+def test_no_statement_shows_that_a_job_failed_which_is_not_given_back(tmp_path):
+    """Neither the job's rows, nor their state, tell it from one that came out."""
+    stated = []
+    for name, error in (("fails", KeyError), ("comes out", None)):
+        path = str(tmp_path / name)
+        Ledger.create(path, 1, free_failures=0)
+        with contextlib.suppress(KeyError), spending(path, None, [PARTS[0]]):
+            if error is not None:
+                raise error
+        with spending(path, None, [PARTS[1]]) as entry:
+            stated.append(entry.statement["budget"]["ledger"])
+    assert states(str(tmp_path / "fails"))[0] != states(str(tmp_path / "comes out"))[0]
+    assert stated[0] == stated[1] and len(stated[0]) == 2
 
 
 @pytest.mark.parametrize("begins", [False, True])

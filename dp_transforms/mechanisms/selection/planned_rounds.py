@@ -165,4 +165,6 @@ def noise_variance(strategy: NoisyCountStrategy) -> float:
     """Returns about the variance of a strategy's noise."""
     if isinstance(strategy, GaussianSelection):
         return strategy.sigma**2
-    return 1 / (math.cosh(float(strategy.epsilon)) - 1)
+    # 1 / (cosh(epsilon) - 1), where this is neither too large nor too small for a float.
+    half = min(float(strategy.epsilon) / 2, 300.0)
+    return 0.5 / math.sinh(half) ** 2

@@ -403,3 +403,17 @@ def test_one_user_moves_as_many_counts_of_named_partitions_as_the_plan_says():
         fewer = counts([record for record in records if record[0] != user])
         changes = [whole[name] - fewer.get(name, 0) for name in whole]
         assert sorted(changes) == [0] * (3 - moved) + [1] * moved
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1.6e-8, 750, 5000])
+@pytest.mark.parametrize("level", [0, 5])
+def test_no_level_of_a_look_fails_at_an_extreme_epsilon(epsilon, level):
+    # If one level failed and another did not, failures would depend on the look's noise.
+    strategy = MeasuredSelection(epsilon, 1e-5, 1, counted=True)
+    scales = tuple(map(float, strategy.noise_scales(level)))
+    cells = len(strategy.edges) + 1
+    users = int(100 * scales[0]) + 10_000
+    look = Look(
+        (users,) + (0,) * (cells - 1), (users // 2,) * 2 + (0,) * 38, strategy.edges, scales
+    )
+    assert strategy.choice_of(look, level).plan.partitions == 1
