@@ -7,21 +7,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 
 from dp_transforms.beam.batching import ToTables
 from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
-from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
+from dp_transforms.beam.contributions import BoundContributions
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
 from dp_transforms.beam.release import (
     ON_ONE_WORKER,
-    histograms_of_lists,
     in_order,
     wanted_names,
 )
+from dp_transforms.beam.same_choice import (
+    MARK,
+    histogram_by_choice,
+    marked,
+    marked_histogram,
+    marked_histograms,
+)
+from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.columnar import counting
+from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import COUNT, PARTITION, single
 from dp_transforms.engines.survey_kernels import (
     NamedSurvey,
     bounded_by_surveys,
@@ -108,17 +118,16 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             | "MergeDegrees" >> beam.CombineGlobally(counting.add_histograms)
             | "Survey" >> beam.Map(spec.survey_under, tape_of=secret.tape)
         )
-        bound = functools.partial(
-            _bounded_again, bound=functools.partial(distinct_pairs, key=secret.key(_BOUND))
+        count = functools.partial(
+            _count_kept, bound=functools.partial(distinct_pairs, key=secret.key(_BOUND))
         )
-        kept = pairs | "BoundByKappa" >> beam.Map(
-            bound, survey=beam.pvalue.AsSingleton(survey)
-        ).with_output_types(pa.Table)
         release = functools.partial(_surveyed, spec=spec, secret=secret)
         return (
-            kept
-            | "Count" >> CountDistinctUsers(already_distinct=True, **shared)
-            | "Histogram" >> beam.Map(counting.histogram)
+            pairs
+            | "CountKept" >> on_threads(count, choice=beam.pvalue.AsSingleton(survey))
+            | "Batch" >> ToTables((PARTITION, COUNT, MARK))
+            | "ByPartition" >> _add_counts(secret, self._num_buckets)
+            | "Histogram" >> beam.Map(marked_histogram)
             | "Merge" >> beam.CombineGlobally(counting.add_histograms)
             | "Release"
             >> beam.Map(release, survey=beam.pvalue.AsSingleton(survey))
@@ -162,13 +171,18 @@ def release_surveyed_lists(
         | "Survey" >> beam.FlatMap(survey)
     )
     kappas = surveys | "Kappas" >> beam.MapTuple(lambda name, survey: (name, survey.kappa))
-    bound = functools.partial(bounded_by_surveys, key=secret.key(_BOUND))
-    kept = pairs | "BoundByKappas" >> beam.Map(
-        bound, kappas=beam.pvalue.AsDict(kappas)
-    ).with_output_types(pa.Table)
+    count = functools.partial(_count_kept_in_lists, key=secret.key(_BOUND))
+    histograms = (
+        pairs
+        | "CountKept" >> on_threads(count, choice=beam.pvalue.AsDict(kappas))
+        | "Batch" >> ToTables((PARTITION, COUNT, MARK))
+        | "ByPartition" >> _add_counts(secret, num_buckets)
+        | "Histograms" >> beam.FlatMap(marked_histograms)
+        | "Merge" >> beam.CombinePerKey(counting.add_histograms)
+    )
     release = functools.partial(_release_surveyed, of_name=of_name, secret=secret)
     released = (
-        {"histograms": histograms_of_lists(kept, secret, num_buckets), "surveys": surveys}
+        {"histograms": histograms, "surveys": surveys}
         | "OfSurveys" >> beam.CoGroupByKey()
         | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
     )
@@ -192,26 +206,43 @@ def _release_surveyed(
     secret: JobSecret,
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     name, parts = element
-    histogram: dict[int, int] = next(iter(parts["histograms"]), {})
+    by_mark: dict[tuple[int, int], int] = next(iter(parts["histograms"]), {})
     for survey in parts["surveys"]:
         named = of_name(name)
+        histogram = histogram_by_choice(by_mark, survey.kappa)
         yield named.place, (*named.label, surveyed_list(histogram, survey, named, secret))
 
 
 _BOUND = "bound contributions"
 
 
+def _add_counts(secret: JobSecret, num_buckets: int | None) -> ReduceByHash:
+    key = secret.key("route partitions")
+    return ReduceByHash(counting.sum_counts, (PARTITION,), key, num_buckets)
+
+
 # This hashes all pairs again. ``bounding.bounded_again`` would be faster, but it needs tables that
 # are grouped by the codes of their users, and a runner may encode a table anew between two steps.
-def _bounded_again(pairs: pa.Table, bound: Any, survey: Survey) -> pa.Table:
-    return bound(pairs, at_most=survey.kappa)
+def _count_kept(pairs: pa.Table, bound: Any, choice: Survey) -> pa.Table:
+    """Counts the users of each partition, each user in at most kappa partitions. Kappa is also the
+    mark of the survey (``same_choice``)."""
+    return marked(counting.count_pairs(bound(pairs, at_most=choice.kappa)), choice.kappa)
+
+
+def _count_kept_in_lists(pairs: pa.Table, key: bytes, choice: Mapping[str, int]) -> pa.Table:
+    """Counts the users of each partition of each list, given the kappas of all lists. The kappa of
+    a list is also its mark."""
+    counts = counting.count_pairs(bounded_by_surveys(pairs, choice, key))
+    lists = single(counts[PARTITION]).field(LIST).to_pylist()
+    return marked(counts, np.array([choice[name] for name in lists], np.int64))
 
 
 def _surveyed(
-    histogram: Mapping[int, int],
+    by_mark: Mapping[tuple[int, int], int],
     spec: AllRecordsSpec,
     secret: JobSecret,
     survey: Survey,
 ) -> SurveyedList:
+    histogram = histogram_by_choice(by_mark, survey.kappa)
     released = release_histogram(histogram, spec.list_mechanism(survey), secret)
     return spec.surveyed(survey, released)

@@ -20,6 +20,7 @@ from dp_transforms.beam.contributions import (
 )
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
+from dp_transforms.beam.same_choice import MARK, decide_checked, weigh_marked
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
@@ -410,15 +411,21 @@ class _RoundsOnBeam:
         choice: beam.pvalue.AsSingleton | None,
     ) -> beam.PCollection:
         """Returns tables of the names of a round: users ``weigh`` their partitions that have no
-        name of an ``earlier`` round, and ``decide`` looks at the sums of weights."""
+        name of an ``earlier`` round, and ``decide`` looks at the sums of weights. Both must go by
+        the same choice (``same_choice``)."""
         side_inputs: dict[str, Any] = {"side_input": (), "choice": choice}
         if earlier:
             named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
             side_inputs["side_input"] = beam.pvalue.AsList(named)
+        columns: tuple[str, ...] = (PARTITION, WEIGHT, COUNT)
+        if choice is not None:
+            columns = (*columns, MARK)
+            weigh = functools.partial(weigh_marked, weigh)
+            decide = functools.partial(decide_checked, decide)
         return (
             self._users
             | f"Weigh{index}" >> shuffle.on_threads(weigh, **side_inputs)
-            | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
+            | f"Batch{index}" >> ToTables(columns)
             | f"ByPartition{index}" >> self._add
             | f"Decide{index}" >> shuffle.on_threads(decide, **side_inputs)
         )
@@ -434,17 +441,19 @@ class _RoundsOnBeam:
         those by which the names were selected."""
         tables = tuple(named) | "Named" >> beam.Flatten()
         zeros = tables | "Zeros" >> shuffle.on_threads(
-            selection_kernels.without_users, choice=choice
+            functools.partial(weigh_marked, selection_kernels.without_users), choice=choice
         )
         users = self._users | "WeighNamed" >> shuffle.on_threads(
-            weigh, side_input=beam.pvalue.AsList(tables), choice=choice
+            functools.partial(weigh_marked, weigh),
+            side_input=beam.pvalue.AsList(tables),
+            choice=choice,
         )
         counted = (
             (users, zeros)
             | "Both" >> beam.Flatten()
-            | "BatchNamed" >> ToTables((PARTITION, WEIGHT, COUNT))
+            | "BatchNamed" >> ToTables((PARTITION, WEIGHT, COUNT, MARK))
             | "ByNamed" >> self._add
-            | "Count" >> shuffle.on_threads(count, choice=choice)
+            | "Count" >> shuffle.on_threads(functools.partial(decide_checked, count), choice=choice)
         )
         before = tables | "Before" >> shuffle.on_threads(
             selection_kernels.counted_before, choice=choice

@@ -4,7 +4,8 @@ edges of a graph into records."""
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,8 @@ from dp_transforms.columnar.columns import (
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.hashing import name_bytes, to_arrow, to_numpy
 from dp_transforms.mechanisms.arrays import IntArray
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 WEIGHT = "weight"
 SOURCE = "source"
@@ -153,9 +156,9 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
     )
 
 
-def add_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Returns the sum of histograms {count: number of partitions}."""
-    total: collections.Counter[int] = collections.Counter()
+def add_histograms(histograms: Iterable[Mapping[_Key, int]]) -> dict[_Key, int]:
+    """Returns the sum of histograms, such as {count: number of partitions}."""
+    total: collections.Counter[_Key] = collections.Counter()
     for histogram in histograms:
         total.update(histogram)
     return dict(total)

@@ -1,0 +1,124 @@
+"""Makes sure that all steps of a release go by one outcome of its survey or look.
+
+Kappa, or the plan of a selection, follows from noisy numbers by computations with floats. All steps
+that need it read it from one collection. If an engine computes this collection twice, on machines
+whose floats differ, then one step may bound records by one kappa, while another step draws noise
+for a smaller kappa. The release would be less private than it says.
+
+So each sum over users of a partition comes with a third number, the *mark*: every user adds a
+number that stands for the choice by which the user's records were bounded. If the sum of the marks
+is not the number of users times the mark of the choice that a later step reads, this step raises an
+error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dp_transforms.columnar.attributes import LIST
+from dp_transforms.columnar.columns import COUNT, PARTITION, single
+from dp_transforms.errors import InputError
+from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.selection.measured import Choice
+
+MARK = "mark"
+"""The column of sums of marks."""
+
+
+def mark_of_plan(choice: Choice) -> int:
+    """Returns the mark of a choice's plan: a number of 24 bits, so that sums of marks do not
+    overflow."""
+    digest = hashlib.blake2b(repr(choice.plan).encode(), digest_size=3).digest()
+    return 1 + int.from_bytes(digest, "big")
+
+
+def marked(counts: pa.Table, mark: int | IntArray) -> pa.Table:
+    """Returns a table of numbers of users, with their sums of a mark, or of a mark for each row.
+
+    >>> marked(pa.table({"partition": ["a", "b"], "count": [3, 1]}), 10)["mark"].to_pylist()
+    [30, 10]
+    """
+    return counts.append_column(MARK, pa.array(single(counts[COUNT]).to_numpy() * mark))
+
+
+def check_marks(counts: pa.Table, mark: int) -> None:
+    """Raises an InputError if a sum of marks is not that of the number of users."""
+    sums, users = (single(counts[name]).to_numpy() for name in (MARK, COUNT))
+    if (sums != users * mark).any():
+        raise _other_choice()
+
+
+def weigh_marked(
+    weigh: Callable[..., pa.Table], table: pa.Table, choice: Choice, **side_inputs: Any
+) -> pa.Table:
+    """Returns the sums that ``weigh`` makes of a table by a choice, with sums of its mark."""
+    return marked(weigh(table, choice=choice, **side_inputs), mark_of_plan(choice))
+
+
+def decide_checked(
+    decide: Callable[..., pa.Table], table: pa.Table, choice: Choice, **side_inputs: Any
+) -> pa.Table:
+    """Returns what ``decide`` makes of sums by a choice. Raises an InputError if the sums were made
+    by another choice."""
+    check_marks(table, mark_of_plan(choice))
+    return decide(table.drop_columns([MARK]), choice=choice, **side_inputs)
+
+
+def marked_histogram(counts: pa.Table) -> Mapping[tuple[int, int], int]:
+    """Returns {(count, mark): number of partitions}. A partition with marks of several choices has
+    the mark of none, or 0.
+
+    >>> counts = pa.table({"count": [3, 1, 1], "mark": [30, 10, 10]})
+    >>> sorted(marked_histogram(counts).items())
+    [((1, 10), 2), ((3, 10), 1)]
+    """
+    rows = pa.table({COUNT: counts[COUNT], MARK: _marks(counts)})
+    return dict(_numbers_of_rows(rows))
+
+
+def marked_histograms(
+    counts: pa.Table,
+) -> Iterable[tuple[str, Mapping[tuple[int, int], int]]]:
+    """Returns (list, {(count, mark): number of partitions}) of each list, from counts of listed
+    pairs (see ``list_kernels.listed``)."""
+    lists = single(counts[PARTITION]).field(LIST)
+    rows = pa.table({LIST: lists, COUNT: counts[COUNT], MARK: _marks(counts)})
+    by_list: dict[str, dict[tuple[int, int], int]] = {}
+    for (name, count, mark), partitions in _numbers_of_rows(rows):
+        by_list.setdefault(name, {})[count, mark] = partitions
+    return by_list.items()
+
+
+def _marks(counts: pa.Table) -> pa.Array:
+    sums, users = (single(counts[name]).to_numpy() for name in (MARK, COUNT))
+    quotients, rests = np.divmod(sums, np.maximum(users, 1))
+    return pa.array(np.where(rests == 0, quotients, 0))
+
+
+def _numbers_of_rows(rows: pa.Table) -> Iterator[tuple[Any, int]]:
+    """Yields (row, number) of each different row of a table."""
+    numbers = rows.group_by(rows.column_names).aggregate([([], "count_all")])
+    columns = (numbers[name].to_pylist() for name in (*rows.column_names, "count_all"))
+    for *row, number in zip(*columns, strict=True):
+        yield tuple(row), number
+
+
+def histogram_by_choice(by_mark: Mapping[tuple[int, int], int], mark: int) -> dict[int, int]:
+    """Returns {count: number of partitions}. Raises an InputError if records were bounded by
+    another choice than the one with this mark."""
+    if any(other != mark for _, other in by_mark):
+        raise _other_choice()
+    return {count: partitions for (count, _), partitions in by_mark.items()}
+
+
+def _other_choice() -> InputError:
+    return InputError(
+        "two workers of this job came to different choices by the same noisy numbers, and nothing "
+        "was released: run it on machines of one kind, with the same libraries and settings, or "
+        "declare max_partitions_per_user (and, for names, a strategy other than measured)"
+    )
