@@ -232,7 +232,7 @@ def objects(table: pa.Table, kind: RecordKind, names: Sequence[str]) -> Iterable
 def _python_values(array: pa.Array, kind: RecordKind) -> list[Any]:
     if pa.types.is_dictionary(array.type):
         values = _python_values(array.dictionary, kind)
-        return [values[code] for code in array.indices.to_numpy()]
+        return [values[code] for code in array.indices.to_pylist()]
     if pa.types.is_struct(array.type):
         parts = [_python_values(field, kind) for field in array.flatten()]
         return list(_composed(parts, [field.name for field in array.type], kind))

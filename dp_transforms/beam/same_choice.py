@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import COUNT, PARTITION, single
+from dp_transforms.columnar.hashing import to_arrow, to_numpy
 from dp_transforms.errors import InputError
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.selection.measured import Choice
@@ -43,12 +44,12 @@ def marked(counts: pa.Table, mark: int | IntArray) -> pa.Table:
     >>> marked(pa.table({"partition": ["a", "b"], "count": [3, 1]}), 10)["mark"].to_pylist()
     [30, 10]
     """
-    return counts.append_column(MARK, pa.array(single(counts[COUNT]).to_numpy() * mark))
+    return counts.append_column(MARK, to_arrow(to_numpy(single(counts[COUNT])) * mark))
 
 
 def check_marks(counts: pa.Table, mark: int) -> None:
     """Raises an InputError if a sum of marks is not that of the number of users."""
-    sums, users = (single(counts[name]).to_numpy() for name in (MARK, COUNT))
+    sums, users = (to_numpy(single(counts[name])) for name in (MARK, COUNT))
     if (sums != users * mark).any():
         raise _other_choice()
 
@@ -95,9 +96,9 @@ def marked_histograms(
 
 
 def _marks(counts: pa.Table) -> pa.Array:
-    sums, users = (single(counts[name]).to_numpy() for name in (MARK, COUNT))
+    sums, users = (to_numpy(single(counts[name])) for name in (MARK, COUNT))
     quotients, rests = np.divmod(sums, np.maximum(users, 1))
-    return pa.array(np.where(rests == 0, quotients, 0))
+    return to_arrow(np.where(rests == 0, quotients, 0))
 
 
 def _numbers_of_rows(rows: pa.Table) -> Iterator[tuple[Any, int]]:

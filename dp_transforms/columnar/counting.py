@@ -22,7 +22,7 @@ from dp_transforms.columnar.columns import (
     single,
 )
 from dp_transforms.columnar.grouping import Groups, group
-from dp_transforms.columnar.hashing import name_bytes, to_arrow, to_numpy
+from dp_transforms.columnar.hashing import bools_to_numpy, name_bytes, to_arrow, to_numpy
 from dp_transforms.mechanisms.arrays import IntArray
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -116,7 +116,7 @@ def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
     if not len(removed):
         return pairs
     groups = group(single(pairs[PARTITION]))
-    is_removed = is_in(groups.values, removed).to_numpy(zero_copy_only=False)
+    is_removed = bools_to_numpy(is_in(groups.values, removed))
     rows = to_arrow(np.flatnonzero(~is_removed[groups.codes]))
     # Taken column by column, so that each has exactly one chunk, even without rows.
     return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
@@ -128,7 +128,7 @@ def of_partitions(pairs: pa.Table, wanted: pa.Array) -> pa.Table:
     groups = group(single(pairs[PARTITION]))
     kept = np.zeros(len(groups.values), np.bool_)
     if len(wanted) and len(groups.values):
-        kept = is_in(groups.values, wanted).to_numpy(zero_copy_only=False)
+        kept = bools_to_numpy(is_in(groups.values, wanted))
     rows = to_arrow(np.flatnonzero(kept[groups.codes]))
     return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
 

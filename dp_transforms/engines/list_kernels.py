@@ -28,6 +28,7 @@ from dp_transforms.columnar.columns import (
     single,
 )
 from dp_transforms.columnar.grouping import group
+from dp_transforms.columnar.hashing import to_arrow, to_numpy
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.mechanisms.tape_contexts import purpose_of_period, purpose_of_users
 from dp_transforms.releases import (
@@ -267,9 +268,11 @@ def bound_periods(
     kept = distinct_pairs(pa.table(coded), most_periods, period_key)
     # The kept pairs have the same codes of users and periods. So a pair is one number.
     width = max(len(periods.values), 1)
-    owner, period = (single(kept[name]).indices.to_numpy() for name in (USER, PARTITION))
+    owner, period = (to_numpy(single(kept[name]).indices) for name in (USER, PARTITION))
     pairs = users.codes.astype(np.int64) * width + periods.codes
-    table = table.filter(pa.array(np.isin(pairs, owner.astype(np.int64) * width + period)))
+    is_kept = np.isin(pairs, owner.astype(np.int64) * width + period)
+    rows = to_arrow(np.flatnonzero(is_kept))
+    table = pa.table({name: single(table[name]).take(rows) for name in table.column_names})
     return bounded_in_lists(table, at_most, key)
 
 

@@ -28,7 +28,7 @@ from dp_transforms.columnar.columns import (
     plain,
     single,
 )
-from dp_transforms.columnar.hashing import KeyedUniforms
+from dp_transforms.columnar.hashing import KeyedUniforms, to_arrow, to_numpy
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
@@ -188,7 +188,7 @@ def public_counts(spec: NamesSpec) -> pa.Table:
     the names are not of one type, or if there are nulls."""
     names = spec.public_partitions
     column = names if isinstance(names, pa.Array) else column_of(list(names), PARTITION)
-    zeros = pa.array(np.zeros(len(names), np.int64))
+    zeros = to_arrow(np.zeros(len(names), np.int64))
     return pa.table({PARTITION: plain(column, PARTITION), COUNT: zeros})
 
 
@@ -220,7 +220,7 @@ def select_from_counts(
         is_public = counting.is_in(single(table[PARTITION]), _names(side_input))
         public = _at_least_zero(select(public_distribution, table.filter(is_public)))
         table = table.filter(pc.invert(is_public))
-    counts = table[COUNT].to_numpy()
+    counts = to_numpy(single(table[COUNT]))
     needed = counts >= strategy.pre_threshold
     if strategy.saturation_count is not None and not noisy_counts:
         # From this count on, a partition is kept whatever its uniform number is.
@@ -246,18 +246,22 @@ def _selected(
       table, key, noisy_counts, intervals: see ``select_from_counts``.
       needed: the rows whose decision needs a uniform number; by default all.
     """
-    partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
+    partitions, counts = single(table[PARTITION]), to_numpy(single(table[COUNT]))
     uniforms = KeyedUniforms(partitions, key, needed)
     if not noisy_counts:
         keep = decision_function.decide(counts, uniforms.words, uniforms.prefix)
-        return pa.table({PARTITION: partitions.filter(pa.array(keep))})
+        return pa.table({PARTITION: _rows(partitions, keep)})
     keep, noisy = decision_function.decide_with_counts(counts, uniforms.words, uniforms.prefix)
-    columns = {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
+    columns = {PARTITION: _rows(partitions, keep), NOISY_COUNT: to_arrow(noisy[keep])}
     if intervals:
         columns |= zip(
-            (LOW, HIGH), map(pa.array, decision_function.count_intervals(noisy[keep])), strict=True
+            (LOW, HIGH), map(to_arrow, decision_function.count_intervals(noisy[keep])), strict=True
         )
     return pa.table(columns)
+
+
+def _rows(column: pa.Array, keep: BoolArray) -> pa.Array:
+    return column.take(to_arrow(np.flatnonzero(keep)))
 
 
 def _at_least_zero(selected: pa.Table) -> pa.Table:
@@ -352,14 +356,14 @@ NOBODY = np.array([], np.int64)
 def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> IntArray:
     """Counts users by their number of partitions, see ``degree_cells``. The table has all distinct
     pairs of each user."""
-    partitions = np.bincount(single(pairs[USER]).indices.to_numpy())
+    partitions = np.bincount(to_numpy(single(pairs[USER]).indices))
     # A dictionary may hold users without a row.
     return degree_cells(partitions[partitions > 0], edges)
 
 
 def partitions_by_users(sums: pa.Table) -> IntArray:
     """Returns the tails of a table of total counts, see ``tail_cells``."""
-    return tail_cells(sums[COUNT].to_numpy())
+    return tail_cells(to_numpy(single(sums[COUNT])))
 
 
 def weigh_remaining(
@@ -410,7 +414,7 @@ def without_users(named: pa.Table, choice: Choice) -> pa.Table:
     partition is counted even if none of its users is left. If counts come from the selection, there
     are no rows."""
     names = named.select([PARTITION]) if choice.plan.counted else named.slice(0, 0)
-    zeros = pa.array(np.zeros(names.num_rows, np.int64))
+    zeros = to_arrow(np.zeros(names.num_rows, np.int64))
     return pa.table({PARTITION: single(names[PARTITION]), counting.WEIGHT: zeros, COUNT: zeros})
 
 
@@ -434,7 +438,7 @@ def count_named(
     Returns:
       Columns ``partition``, ``noisy_count``, ``low`` and ``high``.
     """
-    partitions, users = single(table[PARTITION]), table[COUNT].to_numpy()
+    partitions, users = single(table[PARTITION]), to_numpy(single(table[COUNT]))
     later = strategy.branch(choice).later_counts
     if later is None or not len(partitions):
         return _without_rows(partitions)
@@ -448,7 +452,7 @@ def _with_counts(
     partitions: pa.Array, noisy_counts: IntArray, low: IntArray, high: IntArray
 ) -> pa.Table:
     numbers = {NOISY_COUNT: noisy_counts, LOW: low, HIGH: high}
-    arrays = {name: pa.array(values) for name, values in numbers.items()}
+    arrays = {name: to_arrow(values) for name, values in numbers.items()}
     return pa.table({PARTITION: partitions} | arrays)
 
 
@@ -488,7 +492,7 @@ def select_round(
     if not len(partitions):
         return table.select([PARTITION])
     strategy = strategy.branch(choice)
-    sums, users = (table[name].to_numpy() for name in (counting.WEIGHT, COUNT))
+    sums, users = (to_numpy(single(table[name])) for name in (counting.WEIGHT, COUNT))
     if strategy.counting is not None:
         counts = table.select([PARTITION, COUNT])
         return _selected(strategy.counting, counts, key, noisy_counts=True, intervals=True)
@@ -496,4 +500,4 @@ def select_round(
     keep = strategy.decide_round(
         index, sums, users, uniforms.words, uniforms.prefix, rows_of(side_input)
     )
-    return pa.table({PARTITION: partitions.filter(pa.array(keep))})
+    return pa.table({PARTITION: _rows(partitions, keep)})

@@ -142,7 +142,10 @@ class NameEstimates:
 
     @property
     def _noisy(self) -> IntArray:
-        noisy: IntArray = self.names[COUNTS[0]].to_numpy().astype(np.int64)
+        from dp_transforms.columnar.columns import single
+        from dp_transforms.columnar.hashing import to_numpy
+
+        noisy: IntArray = to_numpy(single(self.names[COUNTS[0]])).astype(np.int64)
         return noisy
 
     @property

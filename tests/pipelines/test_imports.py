@@ -70,6 +70,16 @@ def test_a_release_loads_no_beam_no_composition_and_no_report(tmp_path):
     assert loaded(*(job(*flags) for flags in from_records)) == {"pyarrow"}
 
 
+def test_a_selection_of_names_loads_no_pandas(tmp_path):
+    # Arrow loads it, where it is installed, for some functions that have nothing to do with it.
+    rows = (f"{user},{user % 3}\n" for user in range(99))
+    (tmp_path / "records.csv").write_text("user,page\n" + "".join(rows))
+    usual = job_flags(tmp_path, "--delta=1e-3", "--overwrite", "--noisy_counts")
+    unbounded = [flag for flag in usual if not flag.startswith("--max_partitions_per_user")]
+    commands = [usual, unbounded, [*usual, "--strategy=gaussian"]]
+    assert loaded(*((["select_partitions", *flags], 0) for flags in commands)) == {"pyarrow"}
+
+
 @pytest.mark.parametrize(
     ("vendor", "family", "flags", "zen_4"),
     [
