@@ -89,7 +89,7 @@ def by_looks():
     worst = min(several, key=lambda row: float(row["least"]))
     assert worst["kappa"] == "chosen"
     yield (
-        f"Of all looks the worst one led to {worst['least']} times as many names, on "
+        f"The worst single look led to {worst['least']} times as many names, on "
         f"{THINGS[worst['records']]} at epsilon {fraction(worst['epsilon'])}, where the look "
         f"chooses kappa."
     )
@@ -256,7 +256,10 @@ def of_all_records():
 
 def of_yahoo():
     difference = re.findall(r"Largest differences: ([\d.]+) bits", results("yahoo_retelling"))[0]
-    yield f"with more than one million users is off by more than {difference} bits."
+    yield (
+        "In the 33 lists of more than one million users, no statistic is off by more than "
+        f"{difference} bits."
+    )
 
 
 SENTENCES = [
