@@ -59,7 +59,7 @@ from dp_transforms.engines import list_kernels
 from dp_transforms.engines.survey_kernels import surveys_of_periods
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import MOST_PERIODS
-from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.releases import PeriodAllRecordsSpec, PeriodListsSpec, PeriodNamesSpec
 from dp_transforms.releases.base import arguments
@@ -223,8 +223,6 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
             ) from None
         if self._start >= self._stop:
             raise ValueError("start must be before stop")
-        if max_windows_per_user is not None:
-            positive_integer("max_windows_per_user", max_windows_per_user)
         self._release = functools.partial(
             self.by_period,
             epsilon=epsilon,
@@ -233,7 +231,14 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
             **options,
         )
         # This checks the arguments now, with one made-up period.
-        self._release(["one"])
+        try:
+            self._release(["a window"])
+        except ValueError as error:
+            if "max_periods_per_user" not in str(error):
+                raise
+            # The caller knows this argument by another name.
+            text = str(error).replace("max_periods_per_user", "max_windows_per_user")
+            raise ValueError(text) from None
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)

@@ -315,6 +315,13 @@ def test_names_need_no_bound():
     assert "partitions_per_user_and_period" not in select.display_data()
 
 
+def test_what_is_left_out_is_called_as_the_transform_calls_it():
+    for windowed in (dp.ReleaseWindowedLists, dp.SelectWindowedPartitions):
+        delta = {"delta": 1e-6} if windowed is dp.SelectWindowedPartitions else {}
+        with pytest.raises(ValueError, match="^max_windows_per_user is needed"):
+            windowed(**ALL, **delta, max_windows_per_user=None, max_partitions_per_user=1)
+
+
 def test_names_count_a_user_in_so_many_windows():
     # Each of 30 users is in one window of three, with one pair: too few for most to be named.
     assert len(selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)) < 3
