@@ -44,7 +44,8 @@ from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.engines.selection_kernels import select_from_counts, select_in_memory
+from dp_transforms.engines.round_kernels import select_in_memory
+from dp_transforms.engines.selection_kernels import select_from_counts
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     OptimalSelection,

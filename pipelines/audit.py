@@ -27,7 +27,8 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, NOISY_COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.engines.progress import Stage, end_lines, terminal_only
-from dp_transforms.engines.selection_kernels import select_from_counts, select_in_memory
+from dp_transforms.engines.round_kernels import select_in_memory
+from dp_transforms.engines.selection_kernels import select_from_counts
 from dp_transforms.errors import InputError
 from dp_transforms.evaluation import (
     Statistic,

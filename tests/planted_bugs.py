@@ -328,7 +328,7 @@ kappa is not enforced in process
 records that a number of other users needs are not bounded for the names
 - if not spec.already_bounded:
 + if False:
-# dp_transforms/engines/selection_kernels.py: beam/test_selection.py::test_selections_agree_with_the_reference
+# dp_transforms/engines/round_kernels.py: beam/test_selection.py::test_selections_agree_with_the_reference
 kappa is not enforced in rounds with weights
 - bound(pairs, at_most=strategy.max_partitions_per_user)
 + bound(pairs, at_most=None)
@@ -427,7 +427,7 @@ rounds leave nothing for the counts that follow
 the noise of later counts does not grow with how many of a user's count
 - self.budget.order * self.partitions / (2
 + self.budget.order / (2
-# dp_transforms/engines/selection_kernels.py: mechanisms/selection/test_measured.py
+# dp_transforms/engines/round_kernels.py: mechanisms/selection/test_measured.py
 users count in all of their named partitions
 - bound(decoded(named), at_most=later.partitions)
 + bound(decoded(named), at_most=None)
@@ -705,7 +705,7 @@ two workers weigh and decide by different plans
 - if (sums != users * mark).any():
 + if False:
 two workers bound by different values of kappa
-- if any(other != mark for _, other in by_mark):
+- if any(sum_of_marks != count * mark for count, sum_of_marks in by_marks):
 + if False:
 # pipelines/release_job.py: pipelines/test_submission.py
 a job whose workers do not reach the ledger is given back while they may write

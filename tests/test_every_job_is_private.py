@@ -21,6 +21,7 @@ from dp_transforms.engines import (
     degree_kernels,
     hierarchy_kernels,
     in_process,
+    round_kernels,
     selection_kernels,
     survey_kernels,
 )
@@ -289,7 +290,7 @@ def test_a_look_and_names_of_all_periods_cost_epsilon_and_delta(monkeypatch, w, 
         return table.slice(0, 0).select(["partition"])
 
     monkeypatch.setattr(MeasuredSelection, "choose", catch_look)
-    monkeypatch.setattr(selection_kernels, "select_round", catch_sums)
+    monkeypatch.setattr(round_kernels, "select_round", catch_sums)
     own = [(0, "monday"), (1, "monday"), (0, "tuesday"), (2, "wednesday")]
     cells = [(day, item) for item, day in own[:3]]
     single = strategy.budget_after(level).single(plan)

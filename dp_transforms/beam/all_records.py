@@ -12,14 +12,10 @@ import pyarrow as pa
 
 from dp_transforms.beam.batching import ToTables
 from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
-from dp_transforms.beam.contributions import BoundContributions
+from dp_transforms.beam.contributions import BoundContributions, add_counts
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
-from dp_transforms.beam.release import (
-    ON_ONE_WORKER,
-    in_order,
-    wanted_names,
-)
+from dp_transforms.beam.release import ON_ONE_WORKER, in_order, wanted_names
 from dp_transforms.beam.same_choice import (
     MARK,
     histogram_by_choice,
@@ -27,7 +23,7 @@ from dp_transforms.beam.same_choice import (
     marked_histogram,
     marked_histograms,
 )
-from dp_transforms.beam.shuffle import ReduceByHash, on_threads
+from dp_transforms.beam.shuffle import on_threads
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.bounding import distinct_pairs
@@ -126,7 +122,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             pairs
             | "CountKept" >> on_threads(count, choice=beam.pvalue.AsSingleton(survey))
             | "Batch" >> ToTables((PARTITION, COUNT, MARK))
-            | "ByPartition" >> _add_counts(secret, self._num_buckets)
+            | "ByPartition" >> add_counts(secret, self._num_buckets)
             | "Histogram" >> beam.Map(marked_histogram)
             | "Merge" >> beam.CombineGlobally(counting.add_histograms)
             | "Release"
@@ -176,7 +172,7 @@ def release_surveyed_lists(
         pairs
         | "CountKept" >> on_threads(count, choice=beam.pvalue.AsDict(kappas))
         | "Batch" >> ToTables((PARTITION, COUNT, MARK))
-        | "ByPartition" >> _add_counts(secret, num_buckets)
+        | "ByPartition" >> add_counts(secret, num_buckets)
         | "Histograms" >> beam.FlatMap(marked_histograms)
         | "Merge" >> beam.CombinePerKey(counting.add_histograms)
     )
@@ -206,19 +202,14 @@ def _release_surveyed(
     secret: JobSecret,
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     name, parts = element
-    by_mark: dict[tuple[int, int], int] = next(iter(parts["histograms"]), {})
+    by_marks: dict[tuple[int, int], int] = next(iter(parts["histograms"]), {})
     for survey in parts["surveys"]:
         named = of_name(name)
-        histogram = histogram_by_choice(by_mark, survey.kappa)
+        histogram = histogram_by_choice(by_marks, survey.kappa)
         yield named.place, (*named.label, surveyed_list(histogram, survey, named, secret))
 
 
 _BOUND = "bound contributions"
-
-
-def _add_counts(secret: JobSecret, num_buckets: int | None) -> ReduceByHash:
-    key = secret.key("route partitions")
-    return ReduceByHash(counting.sum_counts, (PARTITION,), key, num_buckets)
 
 
 # This hashes all pairs again. ``bounding.bounded_again`` would be faster, but it needs tables that
@@ -238,11 +229,11 @@ def _count_kept_in_lists(pairs: pa.Table, key: bytes, choice: Mapping[str, int])
 
 
 def _surveyed(
-    by_mark: Mapping[tuple[int, int], int],
+    by_marks: Mapping[tuple[int, int], int],
     spec: AllRecordsSpec,
     secret: JobSecret,
     survey: Survey,
 ) -> SurveyedList:
-    histogram = histogram_by_choice(by_mark, survey.kappa)
+    histogram = histogram_by_choice(by_marks, survey.kappa)
     released = release_histogram(histogram, spec.list_mechanism(survey), secret)
     return spec.surveyed(survey, released)

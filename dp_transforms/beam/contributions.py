@@ -126,6 +126,13 @@ class DeclareBounded(BoundAware, beam.PTransform):
         return {"max_partitions_per_user": self._max_partitions}
 
 
+def add_counts(secret: JobSecret, num_buckets: int | None, cap: int | None = None) -> ReduceByHash:
+    """Returns the step that adds up tables of counts, and of other sums, by partition: see
+    ``counting.sum_counts``."""
+    add = functools.partial(sum_counts, cap=cap)
+    return ReduceByHash(add, (PARTITION,), secret.key("route partitions"), num_buckets)
+
+
 class CountDistinctUsers(BoundAware, beam.PTransform):
     """Counts the distinct users of each partition: takes records, returns (partition, count).
 
@@ -180,13 +187,11 @@ class CountDistinctUsers(BoundAware, beam.PTransform):
             pairs |= "ToTables" >> ToTables()
         if not distinct:
             pairs |= "Distinct" >> self._distinct(secret)
-        add = functools.partial(sum_counts, cap=self._cap)
         return (
             pairs
             | "Count" >> on_threads(functools.partial(count_pairs, cap=self._cap))
             | "Batch" >> ToTables((PARTITION, COUNT))
-            | "ByPartition"
-            >> ReduceByHash(add, (PARTITION,), secret.key("route partitions"), self._num_buckets)
+            | "ByPartition" >> add_counts(secret, self._num_buckets, self._cap)
             | "FromTables" >> FromTables(records, (PARTITION, COUNT))
         )
 

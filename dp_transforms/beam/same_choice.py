@@ -14,14 +14,14 @@ error.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import COUNT, PARTITION, single
+from dp_transforms.columnar.counting import numbers_of_rows
 from dp_transforms.columnar.hashing import to_arrow, to_numpy
 from dp_transforms.errors import InputError
 from dp_transforms.mechanisms.arrays import IntArray
@@ -70,51 +70,34 @@ def decide_checked(
     return decide(table.drop_columns([MARK]), choice=choice, **side_inputs)
 
 
-def marked_histogram(counts: pa.Table) -> Mapping[tuple[int, int], int]:
-    """Returns {(count, mark): number of partitions}. A partition with marks of several choices has
-    the mark of none, or 0.
+def marked_histogram(counts: pa.Table) -> dict[tuple[int, int], int]:
+    """Returns {(count, sum of marks): number of partitions}.
 
-    >>> counts = pa.table({"count": [3, 1, 1], "mark": [30, 10, 10]})
-    >>> sorted(marked_histogram(counts).items())
-    [((1, 10), 2), ((3, 10), 1)]
+    >>> sorted(marked_histogram(pa.table({"count": [3, 1, 1], "mark": [30, 10, 10]})).items())
+    [((1, 10), 2), ((3, 30), 1)]
     """
-    rows = pa.table({COUNT: counts[COUNT], MARK: _marks(counts)})
-    return dict(_numbers_of_rows(rows))
+    return numbers_of_rows(counts.select([COUNT, MARK]))
 
 
 def marked_histograms(
     counts: pa.Table,
-) -> Iterable[tuple[str, Mapping[tuple[int, int], int]]]:
-    """Returns (list, {(count, mark): number of partitions}) of each list, from counts of listed
-    pairs (see ``list_kernels.listed``)."""
+) -> Iterable[tuple[str, dict[tuple[int, int], int]]]:
+    """Returns (list, {(count, sum of marks): number of partitions}) of each list, from counts of
+    listed pairs (see ``list_kernels.listed``)."""
     lists = single(counts[PARTITION]).field(LIST)
-    rows = pa.table({LIST: lists, COUNT: counts[COUNT], MARK: _marks(counts)})
+    rows = pa.table({LIST: lists, COUNT: counts[COUNT], MARK: counts[MARK]})
     by_list: dict[str, dict[tuple[int, int], int]] = {}
-    for (name, count, mark), partitions in _numbers_of_rows(rows):
-        by_list.setdefault(name, {})[count, mark] = partitions
+    for (name, count, sum_of_marks), partitions in numbers_of_rows(rows).items():
+        by_list.setdefault(name, {})[count, sum_of_marks] = partitions
     return by_list.items()
 
 
-def _marks(counts: pa.Table) -> pa.Array:
-    sums, users = (to_numpy(single(counts[name])) for name in (MARK, COUNT))
-    quotients, rests = np.divmod(sums, np.maximum(users, 1))
-    return to_arrow(np.where(rests == 0, quotients, 0))
-
-
-def _numbers_of_rows(rows: pa.Table) -> Iterator[tuple[Any, int]]:
-    """Yields (row, number) of each different row of a table."""
-    numbers = rows.group_by(rows.column_names).aggregate([([], "count_all")])
-    columns = (numbers[name].to_pylist() for name in (*rows.column_names, "count_all"))
-    for *row, number in zip(*columns, strict=True):
-        yield tuple(row), number
-
-
-def histogram_by_choice(by_mark: Mapping[tuple[int, int], int], mark: int) -> dict[int, int]:
+def histogram_by_choice(by_marks: Mapping[tuple[int, int], int], mark: int) -> dict[int, int]:
     """Returns {count: number of partitions}. Raises an InputError if records were bounded by
     another choice than the one with this mark."""
-    if any(other != mark for _, other in by_mark):
+    if any(sum_of_marks != count * mark for count, sum_of_marks in by_marks):
         raise _other_choice()
-    return {count: partitions for (count, _), partitions in by_mark.items()}
+    return {count: partitions for (count, _), partitions in by_marks.items()}
 
 
 def _other_choice() -> InputError:

@@ -132,7 +132,7 @@ def on_threads(kernel: Callable[..., pa.Table], **side_inputs: Any) -> beam.ParD
     """Returns a step that maps each table to a table by a kernel, and leaves out empty results.
 
     The kernel runs on a few threads. It gets the side inputs ``side_input`` and ``choice``, if they
-    are given: see ``selection_kernels``.
+    are given: see ``round_kernels``.
     """
     step = _OnThreadsWithSideInputs if side_inputs else OnThreads
     kernel = functools.partial(_unless_empty, kernel)

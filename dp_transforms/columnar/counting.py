@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from dp_transforms.columnar.columns import (
 )
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.hashing import bools_to_numpy, name_bytes, to_arrow, to_numpy
-from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -117,9 +117,7 @@ def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
         return pairs
     groups = group(single(pairs[PARTITION]))
     is_removed = bools_to_numpy(is_in(groups.values, removed))
-    rows = to_arrow(np.flatnonzero(~is_removed[groups.codes]))
-    # Taken column by column, so that each has exactly one chunk, even without rows.
-    return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
+    return rows_where(pairs, ~is_removed[groups.codes])
 
 
 def of_partitions(pairs: pa.Table, wanted: pa.Array) -> pa.Table:
@@ -129,8 +127,14 @@ def of_partitions(pairs: pa.Table, wanted: pa.Array) -> pa.Table:
     kept = np.zeros(len(groups.values), np.bool_)
     if len(wanted) and len(groups.values):
         kept = bools_to_numpy(is_in(groups.values, wanted))
-    rows = to_arrow(np.flatnonzero(kept[groups.codes]))
-    return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
+    return rows_where(pairs, kept[groups.codes])
+
+
+def rows_where(table: pa.Table, keep: BoolArray) -> pa.Table:
+    """Returns the rows of a table for which ``keep`` is true, a bool for each row."""
+    rows = to_arrow(np.flatnonzero(keep))
+    # Taken column by column, so that each has exactly one chunk, even without rows.
+    return pa.table({name: single(table[name]).take(rows) for name in table.column_names})
 
 
 def is_in(values: pa.Array, among: pa.Array) -> pa.Array:
@@ -154,6 +158,17 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
     return dict(
         zip(values.field("values").to_pylist(), values.field("counts").to_pylist(), strict=True)
     )
+
+
+def numbers_of_rows(table: pa.Table) -> dict[tuple[Any, ...], int]:
+    """Returns {row: number} of the different rows of a table.
+
+    >>> sorted(numbers_of_rows(pa.table({"list": ["a", "a", "b"], "count": [1, 1, 7]})).items())
+    [(('a', 1), 2), (('b', 7), 1)]
+    """
+    numbers = table.group_by(table.column_names).aggregate([([], "count_all")])
+    columns = (numbers[name].to_pylist() for name in (*table.column_names, "count_all"))
+    return {tuple(row): number for *row, number in zip(*columns, strict=True)}
 
 
 def add_histograms(histograms: Iterable[Mapping[_Key, int]]) -> dict[_Key, int]:

@@ -26,6 +26,7 @@ from dp_transforms.engines import (
     hierarchy_kernels,
     list_kernels,
     other_users,
+    round_kernels,
     selection_kernels,
     survey_kernels,
 )
@@ -384,8 +385,8 @@ class InProcess(Engine):
         with contextlib.ExitStack() as stack:
             if not isinstance(pairs, SpillableTables):
                 pairs = stack.enter_context(SpillableTables(pairs))
-            rounds = selection_kernels.in_rounds(
-                selection_kernels.InMemory(pairs, add), strategy, spec.context, self._secret
+            rounds = round_kernels.in_rounds(
+                round_kernels.InMemory(pairs, add), strategy, spec.context, self._secret
             )
         columns = selection_kernels.columns_of(spec)
         named = (table.select(columns) for table in itertools.chain.from_iterable(rounds.named))

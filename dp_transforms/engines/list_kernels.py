@@ -27,8 +27,9 @@ from dp_transforms.columnar.columns import (
     plain,
     single,
 )
+from dp_transforms.columnar.counting import numbers_of_rows, rows_where
 from dp_transforms.columnar.grouping import group
-from dp_transforms.columnar.hashing import to_arrow, to_numpy
+from dp_transforms.columnar.hashing import to_numpy
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.mechanisms.tape_contexts import purpose_of_period, purpose_of_users
 from dp_transforms.releases import (
@@ -228,14 +229,9 @@ def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
     [('a', {7: 1, 1: 2})]
     """
     lists = single(counts[PARTITION]).field(LIST)
-    rows = (
-        pa.table({LIST: lists, COUNT: counts[COUNT]})
-        .group_by([LIST, COUNT])
-        .aggregate([([], "count_all")])
-    )
     by_list: dict[str, dict[int, int]] = {}
-    columns = (rows[name].to_pylist() for name in (LIST, COUNT, "count_all"))
-    for name, count, partitions in zip(*columns, strict=True):
+    rows = numbers_of_rows(pa.table({LIST: lists, COUNT: counts[COUNT]}))
+    for (name, count), partitions in rows.items():
         by_list.setdefault(name, {})[count] = partitions
     return by_list.items()
 
@@ -271,8 +267,7 @@ def bound_periods(
     owner, period = (to_numpy(single(kept[name]).indices) for name in (USER, PARTITION))
     pairs = users.codes.astype(np.int64) * width + periods.codes
     is_kept = np.isin(pairs, owner.astype(np.int64) * width + period)
-    rows = to_arrow(np.flatnonzero(is_kept))
-    table = pa.table({name: single(table[name]).take(rows) for name in table.column_names})
+    table = rows_where(table, is_kept)
     return bounded_in_lists(table, at_most, key)
 
 

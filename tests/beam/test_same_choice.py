@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
-from dp_transforms.beam import all_records, same_choice
+from dp_transforms.beam import all_records, rounds
 from dp_transforms.beam.same_choice import (
     MARK,
     decide_checked,
@@ -29,7 +29,6 @@ from tests.beam_runs import run
 
 OTHER = "two workers of this job came to different choices"
 VISITS = [(user, f"page {page}") for user in range(300) for page in range(user % 4 + 1)]
-BUDGET = {"epsilon": 40, "delta": 1e-3}
 
 
 def choices():
@@ -80,7 +79,7 @@ def test_histograms_of_lists_are_those_of_each_lists_kappa():
     pairs = pa.array([{"list": name, "partition": number} for name in "ab" for number in (1, 2)])
     counts = pa.table({"partition": pairs, "count": [3, 1, 1, 1]})
     by_list = dict(marked_histograms(marked(counts, np.array([4, 4, 7, 7]))))
-    assert by_list == {"a": {(3, 4): 1, (1, 4): 1}, "b": {(1, 7): 2}}
+    assert by_list == {"a": {(3, 12): 1, (1, 4): 1}, "b": {(1, 7): 2}}
 
 
 def bounded_by_another_kappa(pairs, bound, choice, _count=all_records._count_kept):
@@ -92,37 +91,25 @@ def weighed_by_another_plan(weigh, table, choice, _weigh=weigh_marked, **side_in
     return _weigh(weigh, table, dataclasses.replace(choice, chosen=second), **side_inputs)
 
 
+LIST = functools.partial(dp.ReleaseAllRecords, epsilon=40, max_degree=8)
+NAMES = functools.partial(dp.SelectPartitions, epsilon=40, delta=1e-3)
+COUNTED_NAMES = functools.partial(NAMES, noisy_counts=True)
+
+
 @pytest.mark.parametrize(
-    ("place", "name", "other", "transform"),
+    ("transform", "module", "step", "by_another_choice"),
     [
-        (
-            all_records,
-            "_count_kept",
-            bounded_by_another_kappa,
-            functools.partial(dp.ReleaseAllRecords, epsilon=40, max_degree=8),
-        ),
-        (
-            same_choice,
-            "weigh_marked",
-            weighed_by_another_plan,
-            functools.partial(dp.SelectPartitions, **BUDGET),
-        ),
-        (
-            same_choice,
-            "weigh_marked",
-            weighed_by_another_plan,
-            functools.partial(dp.SelectPartitions, **BUDGET, noisy_counts=True),
-        ),
+        (LIST, all_records, "_count_kept", bounded_by_another_kappa),
+        (NAMES, rounds, "weigh_marked", weighed_by_another_plan),
+        (COUNTED_NAMES, rounds, "weigh_marked", weighed_by_another_plan),
     ],
     ids=["list", "names", "names with counts"],
 )
 def test_nothing_is_released_if_one_step_goes_by_another_choice(
-    place, name, other, transform, monkeypatch
+    transform, module, step, by_another_choice, monkeypatch
 ):
     assert run(lambda begin: begin | beam.Create(VISITS) | transform())
-    monkeypatch.setattr(place, name, other)
-    if place is same_choice:
-        monkeypatch.setattr("dp_transforms.beam.selection.weigh_marked", other)
+    monkeypatch.setattr(module, step, by_another_choice)
     with pytest.raises(Exception) as error:
         run(lambda begin: begin | beam.Create(VISITS) | transform())
     assert OTHER in input_error_message(error.value)

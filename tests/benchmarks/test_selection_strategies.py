@@ -15,7 +15,7 @@ from benchmarks.selection_strategies import (
 )
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.engines.selection_kernels import select_in_memory
+from dp_transforms.engines.round_kernels import select_in_memory
 from dp_transforms.mechanisms.selection import GaussianSelection
 from dp_transforms.mechanisms.selection.gaussian import GaussianBudget, gaussian_delta
 from tests.beam_runs import table_of

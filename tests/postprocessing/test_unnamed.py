@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.engines.selection_kernels import select_in_memory
+from dp_transforms.engines.round_kernels import select_in_memory
 from dp_transforms.mechanisms.selection import (
     GaussianSelection,
     LaplaceSelection,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.engines import selection_kernels
+from dp_transforms.engines import round_kernels
 from dp_transforms.mechanisms.selection import MeasuredSelection, plan_search
 from dp_transforms.mechanisms.selection import measured as module
 from dp_transforms.mechanisms.selection.later_counts import LaterCounts
@@ -73,9 +73,9 @@ def test_one_user_moves_one_cell_and_one_tail_by_one():
 
     def look(records):
         pairs = distinct_pairs(table_of(records))
-        first = selection_kernels._weigh_first(pairs, key)
-        users = selection_kernels.users_by_partitions(pairs, (1, 2))
-        return users, selection_kernels.partitions_by_users(first)
+        first = round_kernels._weigh_first(pairs, key)
+        users = round_kernels.users_by_partitions(pairs, (1, 2))
+        return users, round_kernels.partitions_by_users(first)
 
     users, tails = look(RECORDS)
     # One partition of each user counts: tails hold every user once.
@@ -386,7 +386,7 @@ def test_one_user_moves_as_many_counts_of_named_partitions_as_the_plan_says():
     named = [table_of([(0, name)]).select(["partition"]) for name in ("a", "b", "c")]
 
     def counts(records):
-        table = selection_kernels.weigh_named(
+        table = round_kernels.weigh_named(
             distinct_pairs(table_of(records)),
             strategy,
             lambda pairs, at_most: distinct_pairs(pairs, at_most=at_most, key=bytes(32)),
