@@ -318,7 +318,7 @@ def test_names_need_no_bound():
 def test_what_is_left_out_is_called_as_the_transform_calls_it():
     for windowed in (dp.ReleaseWindowedLists, dp.SelectWindowedPartitions):
         delta = {"delta": 1e-6} if windowed is dp.SelectWindowedPartitions else {}
-        with pytest.raises(ValueError, match="^max_windows_per_user is needed"):
+        with pytest.raises(ValueError, match=r"^max_windows_per_user is needed"):
             windowed(**ALL, **delta, max_windows_per_user=None, max_partitions_per_user=1)
 
 
