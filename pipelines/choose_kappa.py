@@ -84,8 +84,8 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
         why = "is for --input: an earlier release costs nothing more"
-        of_jobs = ("epsilon", "max_degree", "output", "overwrite", "ledger", "label", "job_id")
-        command_line.refuse(flags, why, *of_jobs, "workers_reach_ledger")
+        command_line.refuse(flags, why, "epsilon", "max_degree")
+        job_flags.refuse_flags_of_output(flags, why)
         job_flags.refuse_flags_of_records(flags, why)
         return functools.partial(_show, flags, read_degrees(flags.released), [])
     command_line.require(flags, "user_column", "partition_column", "epsilon", "output")

@@ -402,7 +402,10 @@ def require(flags: argparse.Namespace, *names: str) -> None:
 def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
     """Raises a ValueError if a flag was given; the message is its name and then ``why``."""
     for name in names:
-        if getattr(flags, name) not in (None, False, []):
+        value = getattr(flags, name)
+        # The number 0 equals False, and is a value that was given.
+        is_absent = value is None or value is False or value == []
+        if not is_absent:
             raise ValueError(f"--{name} {why}")
 
 

@@ -217,6 +217,15 @@ def refuse_flags_of_records(flags: argparse.Namespace, why: str) -> None:
         raise ValueError(f"--input_format {why}")
 
 
+def refuse_flags_of_output(flags: argparse.Namespace, why: str) -> None:
+    """Raises a ValueError, as ``refuse`` does, if a flag of ``add_release_flags`` on the output or
+    the ledger was given: without a release, it would be ignored."""
+    of_output = ("output", "overwrite", "output_format")
+    refuse(flags, why, *of_output, "ledger", "workers_reach_ledger", "label", "job_id")
+    if flags.if_exists != "fail":
+        raise ValueError(f"--if_exists {why}")
+
+
 def records(
     flags: argparse.Namespace,
     attribute_columns: Sequence[str] = (),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _OF_ONE_LIST = "is for one list, not for one of each --period"
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
+_DISTANCES = ("bounds_width", "bounds_distance")
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: multiplicity
@@ -109,7 +110,8 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
     """Returns the release of a list with a survey, or of both for each period."""
-    refuse(flags, "needs --max_partitions_per_user, and no --survey_share", *_VARIANTS, "eta")
+    only_without = (*_VARIANTS, *_DISTANCES, "eta")
+    refuse(flags, "needs --max_partitions_per_user, and no --survey_share", *only_without)
     options: dict[str, Any] = {
         "survey_share": flags.survey_share,
         "mechanism": flags.mechanism,
@@ -205,7 +207,7 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
     if flags.bounds_reference is None:
-        refuse(flags, "goes with --bounds_reference", "bounds_width", "bounds_distance")
+        refuse(flags, "goes with --bounds_reference", *_DISTANCES)
     mechanism = _mechanism(flags, max_partitions)
     if given and flags.report and not mechanism.decodes:
         raise ValueError(

@@ -162,6 +162,11 @@ def _options(flags: argparse.Namespace) -> dict[str, Any]:
 
 def _explanation(flags: argparse.Namespace) -> Job:
     """Returns the job of --explain, which reads no data."""
+    why = "does not go with --explain, which reads and writes no data"
+    of_data = ("input", "already_bounded", "others_share", "public_partitions", "public_threshold")
+    refuse(flags, why, *of_data, "period", *job_flags.PERIOD_FLAGS)
+    job_flags.refuse_flags_of_output(flags, why)
+    job_flags.refuse_flags_of_records(flags, why)
     require(flags, "epsilon", "delta", "max_partitions_per_user")
     options = {"pre_threshold": flags.pre_threshold, "neighbours": flags.neighbours}
     explanation = explain(

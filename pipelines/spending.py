@@ -102,11 +102,13 @@ def spending(
         with _as_job_errors():
             reservations = ledger.reserve_all(requests, origin, True, LEASE_SECONDS)
         ids = tuple(reservation.id for reservation in reservations)
-        entry = BudgetEntry.of(ledger.budget, requests[0].unit, ledger.lines())
-        if path is not None:
-            entry = entry.in_shared_ledger(ledger, ids)
-            stack.enter_context(ledger.held(ids))
         try:
+            with _as_job_errors():
+                lines = ledger.lines()
+            entry = BudgetEntry.of(ledger.budget, requests[0].unit, lines)
+            if path is not None:
+                entry = entry.in_shared_ledger(ledger, ids)
+                stack.enter_context(ledger.held(ids))
             yield entry
         except BaseException as error:
             is_free = False

@@ -6,6 +6,7 @@ interrupted. Records that cannot be used are refused in the same words.
 """
 
 import collections
+import dataclasses
 import fnmatch
 import functools
 import importlib
@@ -18,6 +19,7 @@ import uuid
 from unittest import mock
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
@@ -188,6 +190,28 @@ def test_a_list_and_names_come_without_a_number_of_other_users():
     names = NamesSpec.of("measured", 1, 1e-2, 3, others_epsilon=1)
     with pytest.raises(ValueError, match="others_epsilon is for names alone"):
         ListAndNamesSpec(CASES["list"].spec, names)
+
+
+@pytest.mark.parametrize("already_bounded", [False, True])
+def test_names_beside_a_list_are_made_for_its_bound(already_bounded):
+    # Records with three partitions of each user, for which names of one partition of each user are
+    # not private.
+    names = NamesSpec.of("optimal", 1, 1e-2, 1, already_bounded=already_bounded)
+    with pytest.raises(ValueError, match="max_partitions_per_user, which is 3, got 1"):
+        ListAndNamesSpec(CASES["list"].spec, names)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_integers_of_numpy_are_stated_as_integers(case):
+    if isinstance(case.spec, ListAndNamesSpec):
+        pytest.skip("its parts have arguments of their own")
+    numbers = {
+        field.name: np.int64(value)
+        for field in dataclasses.fields(case.spec)
+        if field.init and type(value := getattr(case.spec, field.name)) is int
+    }
+    spec = dataclasses.replace(case.spec, **numbers)
+    assert json.dumps(spec.statement(None)) == json.dumps(case.spec.statement(None))
 
 
 def test_a_survey_and_names_are_of_all_records():

@@ -25,6 +25,7 @@ from dp_transforms.beam.rounds import selected_in_rounds
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.engines import other_users, selection_kernels
+from dp_transforms.mechanisms.arguments import listed
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
@@ -125,7 +126,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         super().__init__()
         self._with_entries = with_entries
         if not isinstance(public_partitions, pa.Array):
-            public_partitions = tuple(public_partitions)
+            public_partitions = tuple(listed("public_partitions", public_partitions))
         options: dict[str, Any] = {
             "noisy_counts": noisy_counts,
             "already_bounded": already_bounded,
@@ -259,7 +260,7 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
     ):
         super().__init__()
         if not isinstance(public_partitions, pa.Array):
-            public_partitions = tuple(public_partitions)
+            public_partitions = tuple(listed("public_partitions", public_partitions))
         self._spec = NamesSpec(
             strategy,
             noisy_counts=noisy_counts,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import numbers
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
@@ -93,14 +96,24 @@ def _table(groups: Any) -> pa.Table:
 
 def _path(group: Any) -> Any:
     """Returns the path of a group. Its names are the texts that records have for such values."""
-    if isinstance(group, (str, int)):
-        group = (group,)
+    of_one_level = text_of_name(group)
+    if isinstance(of_one_level, str):
+        return (of_one_level,)
     if not isinstance(group, Iterable):
         raise TypeError("each of groups must be a tuple with a name for each level")
-    return tuple(_text(name) for name in group)
+    return tuple(map(text_of_name, group))
 
 
-def _text(name: Any) -> Any:
-    if isinstance(name, bool):
-        return str(name).lower()
-    return str(name) if isinstance(name, int) else name
+def text_of_name(value: Any) -> Any:
+    """Returns the text that ``attribute_text`` gives to a value, if the value is a text, an
+    integer, a boolean or a date. Anything else is returned as it is, and is no name of a group.
+
+    >>> text_of_name(True), text_of_name(7), text_of_name(datetime.date(2026, 1, 2))
+    ('true', '7', '2026-01-02')
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return str(value).lower()
+    is_date = isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
+    if is_date or isinstance(value, numbers.Integral):
+        return str(value)
+    return value

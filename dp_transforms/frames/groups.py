@@ -8,7 +8,7 @@ from typing import Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.frame_records import Names, RecordArguments, listed_names
-from dp_transforms.files.public_groups import read_groups
+from dp_transforms.files.public_groups import read_groups, text_of_name
 from dp_transforms.frames.lists import survey_options
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
@@ -82,6 +82,8 @@ def release_groups(
     """
     if not isinstance(groups, Mapping):
         raise TypeError("groups must map columns to their values, such as {'sex': ['f', 'm']}")
+    if not groups:
+        raise ValueError("groups must map one column at least to its values")
     for name in groups:
         column_name("groups", name)
     selection = None
@@ -122,14 +124,7 @@ def _group_names(values: Any) -> Any:
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         return values
-    return tuple(map(_group_name, values))
-
-
-def _group_name(value: Any) -> Any:
-    """Returns the text that a value of a column of groups has in records; None for None."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if value is None else str(value)
+    return tuple(map(text_of_name, values))
 
 
 @hiding_originals

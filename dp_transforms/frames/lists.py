@@ -10,7 +10,8 @@ from dp_transforms.files.filenames import period_names
 from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import charge, run_spec
-from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.releases import (
@@ -106,16 +107,21 @@ def survey_options(
     """Returns the ``SurveyOptions`` that these arguments give, besides kappa; None if the release
     has no survey. Raises a ValueError if arguments need a survey that the release does not have, or
     refuse the one that it needs."""
+    share: Number | None = None
+    is_asked_for = survey is True or max_partitions_per_user is None
+    if survey is not None and not isinstance(survey, bool):
+        share, is_asked_for = exact_fraction("survey", survey), True
+        if not 0 < share < 1:
+            raise ValueError(
+                f"survey must be True, False, or a number between 0 and 1, got {shown(survey)}"
+            )
     if max_partitions_per_user is None and survey is False:
         raise ValueError("survey=False goes with max_partitions_per_user, which is not given")
-    if max_partitions_per_user is not None and not survey:
+    if not is_asked_for:
         if largest_degree is not None:
             raise ValueError("largest_degree goes with a survey: give survey=True, or leave it out")
         return None
-    return {
-        "survey_share": None if survey is True else survey,
-        "largest_degree": largest_degree,
-    }
+    return {"survey_share": share, "largest_degree": largest_degree}
 
 
 @hiding_originals

@@ -53,7 +53,6 @@ from dp_transforms.mechanisms.decimals import (
     Number,
     decimal_text,
     float_above,
-    positive_integer,
     positive_rational,
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
@@ -84,6 +83,7 @@ from dp_transforms.releases.base import (
     Statement,
     Tables,
     amount_entries,
+    set_positive_integers,
 )
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.lists import (
@@ -179,12 +179,7 @@ class AllRecordsSpec(SurveyOptions, ReleaseSpec):
     epsilon: Number
 
     def __post_init__(self) -> None:
-        if self.largest_degree is not None:
-            object.__setattr__(
-                self, "largest_degree", positive_integer("largest_degree", self.largest_degree)
-            )
-        if self.max_partitions_per_user is not None:
-            positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        set_positive_integers(self, "largest_degree", "max_partitions_per_user", "max_degree")
         for spent in self.survey.epsilons:
             # A noise scale that is out of range is refused here, before there are data.
             _ = UsersBeyondMechanism(self._beyond_epsilon(spent), kappa=1)

@@ -43,7 +43,7 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import CsvTable
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -189,9 +189,10 @@ class AttributesSpec(ReleaseSpec):
     def mechanisms(self) -> tuple[PartitionMechanism, ...]:
         """Returns the mechanism of each attribute's list; their epsilons add up to the whole."""
         weights: dict[str, Number] = dict.fromkeys(self.labels, 1)
-        if self.shares is not None:
-            for attribute, share in self.shares.items():
-                weights[attribute_label(attribute_columns(attribute))] = share
+        for attribute, share in (self.shares or {}).items():
+            weights[attribute_label(attribute_columns(attribute))] = positive_rational(
+                "each of shares", share
+            )
         parts = PrivacyBudget(self.epsilon).split_by(weights)
         return tuple(
             partition_mechanism(parts[label].epsilon, 1, self.mechanism) for label in self.labels

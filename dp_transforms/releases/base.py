@@ -22,7 +22,7 @@ from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.ledger import Request
 from dp_transforms.budget.ledger_rows import now, text_of_time
 from dp_transforms.files.output import CsvTable
-from dp_transforms.mechanisms.decimals import decimal_text, float_above
+from dp_transforms.mechanisms.decimals import decimal_text, float_above, positive_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,6 +126,19 @@ class ReleaseSpec(abc.ABC):
         if columns is not None:
             statement |= self.column_entries(columns)
         return statement
+
+
+def set_positive_integers(spec: Any, *names: str) -> None:
+    """Replaces these fields of a specification by Python's own integers, unless they are None. The
+    integers of numpy cannot be written into a privacy.json.
+
+    Raises:
+      ValueError: a field is no positive integer. The message has its name.
+    """
+    for name in names:
+        value = getattr(spec, name)
+        if value is not None:
+            object.__setattr__(spec, name, positive_integer(name, value))
 
 
 def arguments(spec: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import (
     UNDIRECTED,
     edge_private_sensitivity,
@@ -21,7 +21,12 @@ from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement
+from dp_transforms.releases.base import (
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    set_positive_integers,
+)
 from dp_transforms.releases.lists import list_guarantee, list_tables
 
 if TYPE_CHECKING:
@@ -104,6 +109,7 @@ class DegreesSpec(ReleaseSpec):
     mechanism_name: str = AUTO
 
     def __post_init__(self) -> None:
+        set_positive_integers(self, "degree_bound", "nodes")
         if self.degree_bound is not None and self.nodes is not None:
             raise ValueError("nodes is for the privacy of edges: a node more changes their number")
         _ = self.mechanism
@@ -117,8 +123,7 @@ class DegreesSpec(ReleaseSpec):
         sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.nodes is not None:
             # Without self-loops and repeated edges a degree is at most the number of other nodes.
-            others = positive_integer("nodes", self.nodes) - 1
-            bounds = PartitionBounds.of_runs([0], [others], [self.nodes])
+            bounds = PartitionBounds.of_runs([0], [self.nodes - 1], [self.nodes])
         return partition_mechanism(self.epsilon, sensitivity, self.mechanism_name, bounds=bounds)
 
     @property

@@ -20,7 +20,7 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import CsvTable
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -32,6 +32,7 @@ from dp_transforms.releases.base import (
     Tables,
     amount_entries,
     bound_entries,
+    set_positive_integers,
 )
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.lists import is_decoded, list_guarantee, price_entries, read_lists
@@ -86,7 +87,8 @@ class Attribute:
     groups: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or self.name in ("user", "partition"):
+        is_name = isinstance(self.name, str) and self.name != ""
+        if not is_name or self.name in ("user", "partition"):
             raise ValueError(f"an attribute cannot be called {shown(self.name)}: rename the column")
         if self.groups is None:
             return
@@ -207,7 +209,7 @@ class GroupsSpec(GroupedSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        set_positive_integers(self, "max_partitions_per_user")
         _ = self.for_all, self.for_group
 
     @property

@@ -49,7 +49,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms.arguments import listed, shown
-from dp_transforms.mechanisms.decimals import Number, parts_by_shares, positive_integer
+from dp_transforms.mechanisms.decimals import Number, parts_by_shares
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate
@@ -62,6 +62,7 @@ from dp_transforms.releases.base import (
     Tables,
     amount_entries,
     bound_entries,
+    set_positive_integers,
 )
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.lists import (
@@ -149,7 +150,7 @@ class HierarchySpec(ReleaseSpec):
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", _checked_levels(self.levels))
         object.__setattr__(self, "groups", _paths(self.groups, len(self.levels)))
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        set_positive_integers(self, "max_partitions_per_user")
         if self.shares is not None:
             object.__setattr__(self, "shares", tuple(listed("shares", self.shares)))
         _ = self.mechanisms  # Refuses a budget or shares out of range now.
@@ -264,17 +265,20 @@ def _paths(groups: Any, depth: int) -> tuple[Path, ...]:
     """Returns the leaf groups as tuples of ``depth`` names; a ValueError if they are not such."""
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise ValueError(f"groups must be several tuples of names, got {shown(groups)}")
-    paths = tuple((group,) if isinstance(group, str) else tuple(group) for group in groups)
+    wrong = (
+        f"each of groups must have a name, as text that is not empty, at each of the {depth} levels"
+    )
+    groups = tuple((group,) if isinstance(group, str) else group for group in groups)
+    if not all(isinstance(group, Iterable) for group in groups):
+        raise ValueError(wrong)
+    paths = tuple(map(tuple, groups))
     if not 1 <= len(paths) <= MOST_GROUPS:
         raise ValueError(f"groups must be 1 to {MOST_GROUPS:,}, got {len(paths):,}")
     if not all(
         len(path) == depth and all(isinstance(name, str) and name for name in path)
         for path in paths
     ):
-        raise ValueError(
-            f"each of groups must have a name, as text that is not empty, at each of the {depth} "
-            "levels"
-        )
+        raise ValueError(wrong)
     if len(set(paths)) < len(paths):
         raise ValueError("groups must be different: one is given twice")
     return paths

@@ -111,7 +111,17 @@ class ListAndNamesSpec:
             raise ValueError(
                 "others_epsilon is for names alone, from all records: release them without a list"
             )
-        if isinstance(self.frequency_list, AllRecordsSpec):
+        if isinstance(self.frequency_list, ListSpec):
+            # Both come from the same bounded records. If these were bounded to more than the names
+            # are made for, the names would be less private than their statement says.
+            kappa = self.frequency_list.mechanism.sensitivity
+            bound = self.names.strategy.max_partitions_per_user
+            if bound != kappa:
+                raise ValueError(
+                    "names beside a list must have its max_partitions_per_user, which is "
+                    f"{kappa}, got {bound}"
+                )
+        else:
             if self.names.already_bounded:
                 raise ValueError("names beside a survey must not be already_bounded")
             if self.frequency_list.largest_degree is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,8 @@ from dp_transforms.releases.name_statements import NOT_NAMED, ROUNDS, unnamed_bo
 from dp_transforms.reports.phrases import drops_records, over_periods, some
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dp_transforms.releases.names import NamesRelease
 
 
@@ -172,9 +175,14 @@ class NameAnswers(NameEstimates):
 
     def _keys(self) -> list[Any]:
         """Returns the names: values, or tuples of them if partitions have several columns."""
+        columns = [self.names.column(field.name).to_pylist() for field in self._name_columns]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    @property
+    def _name_columns(self) -> list[pa.Field]:
+        """Returns the columns of partitions. Those of noisy counts follow them in the table."""
         width = self.names.num_columns - (len(COUNTS) if self.statement["noisy_counts"] else 0)
-        columns = [self.names.column(place).to_pylist() for place in range(width)]
-        return columns[0] if width == 1 else list(zip(*columns, strict=True))
+        return [self.names.schema.field(place) for place in range(width)]
 
     @cached_property
     def _places(self) -> dict[Any, int]:
@@ -187,11 +195,45 @@ class NameAnswers(NameEstimates):
         return iter(self._keys())
 
     def __contains__(self, name: object) -> bool:
+        """Returns whether the partition is named. Raises as ``names[name]``."""
+        self._check_type(name)
         return name in self._places
 
     def __getitem__(self, name: Any) -> NameCount:
+        """Returns what is known of a partition, named or not.
+
+        Raises:
+          TypeError: the name has another type than the names of the table. Such a partition would
+            count as not named, whatever its users.
+        """
+        self._check_type(name)
         place = self._places.get(name)
         return self.at_most(name) if place is None else self._count_at(place)
+
+    def _check_type(self, name: object) -> None:
+        """Raises a TypeError unless the name, or each of its parts, has the type of its column. If
+        nothing was named, the types of names are not known."""
+        import pyarrow as pa
+
+        if not len(self):
+            return
+        columns = self._name_columns
+        parts = (name,) if len(columns) == 1 else name
+        if not isinstance(parts, tuple) or len(parts) != len(columns):
+            raise TypeError(
+                f"a name must be a tuple of {', '.join(column.name for column in columns)}"
+            )
+        for part, column in zip(parts, columns, strict=True):
+            is_integer = isinstance(part, numbers.Integral) and not isinstance(part, bool)
+            if pa.types.is_integer(column.type) and not is_integer:
+                raise TypeError(
+                    f"names in the column {column.name!r} are integers, got {type(part).__name__}"
+                )
+            if pa.types.is_string(column.type) and not isinstance(part, str):
+                raise TypeError(
+                    f"names in the column {column.name!r} are text, got {type(part).__name__}: "
+                    "give it as the table shows it"
+                )
 
     def top(self, k: int) -> list[tuple[Any, NameCount]]:
         """Returns the k names with the most users, and what is known about each. If there are not

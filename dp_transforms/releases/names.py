@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_F
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_rational
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
@@ -87,6 +86,14 @@ class NamesSpec(ReleaseSpec):
                 "strategy must be a SelectionStrategy, such as OptimalSelection(1, 1e-9), "
                 f"got {type(self.strategy).__name__}"
             )
+        if isinstance(self.public_partitions, (str, bytes)):
+            # A text would be taken for a sequence of letters.
+            raise TypeError(
+                f"public_partitions must be several names, got {shown(self.public_partitions)}"
+            )
+        if self.public_threshold is not None:
+            threshold = integer("public_threshold", self.public_threshold)
+            object.__setattr__(self, "public_threshold", threshold)
         name, public = self.strategy.name, bool(len(self.public_partitions))
         if self.public_threshold is not None and not public:
             raise ValueError("public_threshold is for public_partitions, and none are given")
@@ -133,12 +140,17 @@ class NamesSpec(ReleaseSpec):
         """Makes a specification from the arguments of ``make_strategy``, with further fields as
         options. If there are public partitions, "auto" takes the strategy for them. Kappa may be
         None for "measured" and "auto" alone: then the look of ``MeasuredSelection`` chooses it."""
-        if strategy == AUTO and len(options.get("public_partitions", ())):
+        has_public = len(options.get("public_partitions", ())) > 0
+        if strategy == AUTO and has_public:
             strategy = TruncatedGeometricSelection.name
         given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
         bound: dict[str, Any] = {"max_partitions_per_user": max_partitions_per_user}
         if max_partitions_per_user is None:
-            if strategy not in (AUTO, MeasuredSelection.name) or options.get("already_bounded"):
+            if has_public:
+                raise ValueError("max_partitions_per_user must be given with public_partitions")
+            if options.get("already_bounded"):
+                raise ValueError("max_partitions_per_user must be given with already_bounded")
+            if strategy not in (AUTO, MeasuredSelection.name):
                 raise ValueError(
                     f"max_partitions_per_user must be given, unless strategy is {AUTO!r} or "
                     f"{MeasuredSelection.name!r}, which choose how many partitions of a user count"
@@ -293,7 +305,7 @@ class NamesSpec(ReleaseSpec):
         if self.others_epsilon is not None:
             statement["other_partitions"] = {
                 "mechanism": "discrete Laplace noise on the number of users",
-                **amount_entries("epsilon", Fraction(self.others_epsilon)),
+                **amount_entries("epsilon", PrivacyBudget(self.others_epsilon).epsilon),
                 "sensitivity": 1,
             }
         return statement

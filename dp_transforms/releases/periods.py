@@ -32,7 +32,8 @@ from dp_transforms.files.release_files import (
     read_statement,
     write_files,
 )
-from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.arguments import listed
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.releases.all_records import (
@@ -41,7 +42,13 @@ from dp_transforms.releases.all_records import (
     surveyed_entries,
     surveyed_tables,
 )
-from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement, amount_entries
+from dp_transforms.releases.base import (
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    amount_entries,
+    set_positive_integers,
+)
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.lists import list_tables
 from dp_transforms.releases.names import NamesRelease, NamesSpec
@@ -69,16 +76,15 @@ class PeriodSpec(ReleaseSpec):
     periods."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "periods", tuple(self.periods))
+        object.__setattr__(self, "periods", tuple(listed("periods", self.periods)))
         number = len(self.periods)
         named = all(isinstance(period, str) for period in self.periods)
         if not named or not 1 <= number <= MOST_PERIODS or len(set(self.periods)) < number:
             raise ValueError(
                 f"there must be 1 to {MOST_PERIODS:,} different periods, as text, got {number:,}"
             )
-        if self.max_periods_per_user is not None:
-            positive_integer("max_periods_per_user", self.max_periods_per_user)
-        elif not self.may_count_in_all:
+        set_positive_integers(self, "max_periods_per_user")
+        if self.max_periods_per_user is None and not self.may_count_in_all:
             raise ValueError(
                 "max_periods_per_user is needed: a user who counts in more periods needs more noise"
             )
@@ -148,7 +154,7 @@ class PeriodListsSpec(PeriodSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        set_positive_integers(self, "max_partitions_per_user")
         _ = self.of_each
 
     @property
@@ -258,8 +264,7 @@ class PeriodNamesSpec(PeriodSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_partitions_per_user is not None:
-            positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        set_positive_integers(self, "max_partitions_per_user")
         _ = self.names
 
     @property

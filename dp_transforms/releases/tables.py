@@ -13,7 +13,14 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.output import CsvTable, ReleaseDirectory
 from dp_transforms.reports.page import Page, text_table
 from dp_transforms.reports.page import table as html_table
-from dp_transforms.reports.phrases import NO_WORDS, Words, cost_words
+from dp_transforms.reports.phrases import (
+    NO_WORDS,
+    Words,
+    cost_words,
+    counts_bound_words,
+    partitions_that_count,
+    some,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -160,10 +167,9 @@ class Release(PagedTable):
             return []
         guarantee = f"{cost_words(statement)}; neighbouring data: {statement['neighbours']}"
         if "max_partitions_per_user" in statement:
-            most = statement["max_partitions_per_user"]
+            most = some(partitions_that_count(statement), "partition")
             how = statement["max_partitions_per_user_is"]
-            partitions = "partition" if most == 1 else "partitions"
-            guarantee += f"; at most {most} {partitions} of each user ({how})"
+            guarantee += f"; at most {most} of each user ({how}){counts_bound_words(statement)}"
         return [*self._summary(), guarantee]
 
 

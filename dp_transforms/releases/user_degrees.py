@@ -24,6 +24,7 @@ from dp_transforms.releases.base import (
     Statement,
     Tables,
     amount_entries,
+    set_positive_integers,
 )
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
@@ -59,6 +60,7 @@ class UserDegreesSpec(ReleaseSpec):
     max_degree: int = MAX_DEGREE
 
     def __post_init__(self) -> None:
+        set_positive_integers(self, "max_degree")
         _ = self.mechanism
 
     @functools.cached_property

@@ -256,16 +256,37 @@ def bound_words(statement: Mapping[str, Any]) -> str:
         return "Self-loops were dropped, and repeated edges counted once."
     if "survey" in statement:
         return _survey_words(statement)
-    kappa = statement["max_partitions_per_user"]
+    kappa = partitions_that_count(statement)
     counts = f"Each user counts in at most {some(kappa, 'partition')}"
     if "in each round" in statement["max_partitions_per_user_is"]:
         counts += " in each round"
     if not drops_records(statement):
         return f"{counts}; this is the publisher's declaration about the data."
-    return (
+    words = (
         f"{counts}, chosen at random; the job that made this release enforced it. If users have "
         "more, numbers of partitions, totals and counts are lower here than in all records."
     )
+    if statement.get("noisy_counts"):
+        words += f" Noisy counts are of {statement['noisy_counts_are_of']}."
+    return words
+
+
+def partitions_that_count(statement: Mapping[str, Any]) -> int:
+    """Returns the largest number of partitions in which a user counts for a list, or for the choice
+    of names. The plan of a look may let fewer count than the bound that was declared."""
+    kappa: int = statement["max_partitions_per_user"]
+    if "plan" in statement:
+        kappa = min(kappa, statement["plan"]["partitions"])
+    return kappa
+
+
+def counts_bound_words(statement: Mapping[str, Any]) -> str:
+    """Returns words on the named partitions in which a user counts, to follow those on the bound of
+    the names; none unless counts have a bound of their own."""
+    counted = statement.get("plan", {}).get("counted") if statement.get("noisy_counts") else None
+    if not counted:
+        return ""
+    return f"; counts: at most {counted} named ones of each user"
 
 
 def _survey_words(statement: Mapping[str, Any]) -> str:

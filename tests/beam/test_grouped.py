@@ -151,6 +151,7 @@ test_arguments_are_checked_when_it_is_made = refused(
     (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
     (lambda: Attribute("a", ("",)), "groups of 'a' must be different names"),
     (lambda: Attribute("a", (1, 2)), "groups of 'a' must be different names, as text"),
+    (lambda: Attribute(5, ("a",)), "an attribute cannot be called 5"),
     (lambda: Attribute("a", "no"), "groups of 'a' must be several names, got 'no'"),
     error=(TypeError, ValueError),
 )

@@ -179,11 +179,13 @@ test_arguments_are_checked_at_once = refused(
     ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
     ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
     ({"strategy": "laplace", "intervals": True}, "intervals are those of noisy_counts"),
-    ({"public_partitions": "a", "strategy": "laplace"}, "public_partitions are for the strat"),
-    ({"public_partitions": "a", "pre_threshold": 2}, "exclude each other"),
-    ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K + 1}, {K}\], got {K + 1}"),
-    ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K + 1}, {K}\], got 0.5"),
+    ({"public_partitions": ["a"], "strategy": "laplace"}, "public_partitions are for the strat"),
+    ({"public_partitions": ["a"], "pre_threshold": 2}, "exclude each other"),
+    ({"public_partitions": ["a"], "public_threshold": K + 1}, rf"\[-{K + 1}, {K}\], got {K + 1}"),
+    ({"public_partitions": ["a"], "public_threshold": 0.5}, "must be an integer, got 0.5"),
+    ({"public_partitions": "abc"}, "public_partitions must be a list, got 'abc'"),
     ({"strategy": "optimal", "public_threshold": 0}, "public"),
+    error=(TypeError, ValueError),
 )
 ROUNDS = make_strategy("renyi_rounds", 1, 1e-3)
 test_counts_are_refused = refused(dp.SelectFromCounts, (ROUNDS, "needs users' records"))

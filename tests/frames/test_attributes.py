@@ -149,7 +149,7 @@ def test_empty_lists_are_written_shown_and_drawn(tmp_path, epsilon):
         ({"attributes": ["speed"]}, "number 1 of 1.*or of one that cannot be used"),
         ({"shares": ["os"]}, "shares must map attributes"),
         ({"shares": {"fonts": 2}}, "not released: these are 'os'"),
-        ({"shares": {"os": -1}}, "must be positive"),
+        ({"shares": {"os": -1}}, "each of shares must be a positive"),
         ({"epsilon": 0}, "epsilon must be"),
         ({"user": "who"}, "has no column 'who'"),
         ({"user": "who", "attributes": ["o"]}, "has no column 'who'"),

@@ -1,7 +1,9 @@
 """Lists of groups of users, beside those of the job."""
 
+import datetime
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -62,6 +64,8 @@ def test_names_of_groups_are_those_that_records_can_have(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             session.release_groups(tmp_path / "typed.parquet", **options, groups={"year": wrong})
+    with pytest.raises(ValueError, match="groups must map one column at least"):
+        session.release_groups(data, **options, groups={})
     with pytest.raises(TypeError, match="groups must map columns to their values"):
         session.release_groups(data, **options, groups=["year"])
     rows = [*zip(*data.values(), strict=True)]
@@ -71,6 +75,20 @@ def test_names_of_groups_are_those_that_records_can_have(tmp_path):
         with pytest.raises(ValueError, match="epsilon_selection and delta go with None"):
             session.release_groups(data, **options | {"groups": {"year": ["2025"]}} | wrong)
     assert session.remaining.epsilon == 200
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(datetime.date(2026, 1, 2), "2026-01-02"), (np.int64(7), "7"), (True, "true")],
+)
+def test_lists_of_groups_and_those_that_add_up_take_the_same_names(value, text):
+    data = {"who": [1, 2, 3], "page": ["a"] * 3, "of": [value] * 3}
+    options = COMMON | {"max_partitions_per_user": 1}
+    apart = dp.release_groups(
+        data, **options, groups={"of": [value]}, epsilon_all=90, epsilon_groups=90
+    )
+    adding_up = dp.release_hierarchy(data, **options, levels=["of"], groups=[value], epsilon=180)
+    assert list(apart["of", text].released) == list(adding_up[text,].released) == [(3, 1)]
 
 
 @pytest.mark.parametrize("epsilon", [1, 99])  # with noisy coordinates, and without

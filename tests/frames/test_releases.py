@@ -272,6 +272,8 @@ def test_a_want_of_memory_is_told_as_one():
         ({"session": "budget.db"}, "must be a Session, .* got str"),
         ({"partition": "who"}, "must be different columns"),
         ({"mechanism": "magic"}, "mechanism must be one of"),
+        ({"survey": 0}, "survey must be True, False, or a number between 0 and 1, got 0"),
+        ({"survey": ""}, "survey must be a"),
     ],
 )
 def test_arguments_are_checked_before_data_are_read(more, message):

@@ -25,6 +25,7 @@ from dp_transforms.files.paths import LocalFiles
 from dp_transforms.mechanisms.partition.restricted import ExactTotalMechanism
 from pipelines import ledger as ledger_command
 from pipelines import release_job, worker_pool
+from pipelines.job_context import Price, Progress
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
 from tests.jobs import instead, job_flags, statement
@@ -115,6 +116,18 @@ def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, begins, err
     if free:
         with pytest.raises(InputError, match=r"nothing was released: .* already failed"):
             entry.begin()
+
+
+def test_a_ledger_that_cannot_be_read_after_a_reservation_gives_it_back(path, monkeypatch):
+    def unreadable(ledger):
+        raise OSError("the disk is gone")
+
+    progress = Progress()
+    with monkeypatch.context() as patched, pytest.raises(InputError, match="ledger cannot be"):
+        patched.setattr(Ledger, "lines", unreadable)
+        with spending(path, None, PARTS, progress=progress):
+            pytest.fail("the release must not begin")
+    assert progress.price is Price.GIVEN_BACK and not Ledger.open(path).spent().epsilon
 
 
 def test_a_worker_does_not_begin_in_another_ledger_of_the_same_name(path):

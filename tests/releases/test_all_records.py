@@ -258,7 +258,10 @@ def test_a_job_makes_the_same_files(tmp_path):
     ("options", "words"),
     [
         ({"epsilon": 1, "survey": False}, "survey=False goes with max_partitions_per_user"),
-        ({"epsilon": 1, "survey": 1.5}, "share must be below 1"),
+        (
+            {"epsilon": 1, "survey": 1.5},
+            "between 0 and 1, got 1.5",
+        ),
         ({"epsilon": 1, "mechanism": "geometric"}, "declare max_partitions_per_user"),
         ({"epsilon": 0}, "epsilon must be"),
         ({"epsilon": 1, "largest_degree": 0}, "largest_degree must be a positive integer"),

@@ -62,6 +62,7 @@ def release(data=None, **arguments):
             )
         ),
         ({"groups": []}, "groups must be 1 to"),
+        ({"groups": [1, None]}, "each of groups must have a name, as text that is not empty"),
         ({"groups": [("a",)]}, "at each of the 2 levels"),
         ({"groups": [("a", "")]}, "at each of the 2 levels"),
         ({"groups": [("a", "x"), ("a", "x")]}, "given twice"),

@@ -31,6 +31,40 @@ DEGREES = UserDegreeMechanism(2).release(
 )
 
 
+def test_a_name_of_another_type_is_not_taken_for_one_that_is_not_named():
+    records = {"who": range(200), "page": [7] * 200, "at": ["x"] * 200, "flag": [True] * 200}
+    options = {"epsilon": 8, "delta": 1e-3, "max_partitions_per_user": 1}
+    by_number = dp.select(records, user="who", partition="page", **options)
+    assert by_number[np.int64(7)].is_named and 7 in by_number and 8 not in by_number
+    with pytest.raises(TypeError, match="'page' are integers, got str"):
+        by_number["7"]
+    by_text = dp.select(records, user="who", partition="flag", **options)
+    assert by_text["true"].is_named
+    with pytest.raises(TypeError, match="'flag' are text, got bool: give it as the table shows"):
+        assert True in by_text
+    both = dp.select(records, user="who", partition=["page", "at"], **options)
+    assert both[7, "x"].is_named
+    for wrong in ((7, 7), (7,), "x"):
+        with pytest.raises(TypeError, match=r"'at' are text, got int|must be a tuple of page, at"):
+            both[wrong]
+    # Without any name, the types of names are not known.
+    nobody = dp.select({"who": [], "page": []}, user="who", partition="page", **options)
+    assert not nobody[7].is_named and not nobody["7"].is_named
+
+
+def test_words_say_which_records_a_plan_lets_count():
+    # All users have 60 things, and the plan lets fewer of them count than were declared.
+    pairs = np.indices((3_000, 60)).reshape(2, -1)
+    records = {"who": pairs[0], "page": pairs[1]}
+    options = {"epsilon": 1, "delta": 1e-6, "max_partitions_per_user": 60, "counts": True}
+    names = dp.select(records, "who", "page", **options)
+    plan, shown = names.statement["plan"], repr(names)
+    assert 0 < plan["partitions"] < 60 and plan["counted"] > 0
+    assert f"at most {plan['partitions']} partition" in shown and "at most 60 p" not in shown
+    assert f"counts: at most {plan['counted']} named ones of each user" in shown
+    assert f"each in at most {plan['counted']} named partitions" in names.privacy
+
+
 def secret(number):
     return dp.JobSecret(number.to_bytes(32, "big"))
 
@@ -67,7 +101,7 @@ def of_name(name):
 def test_names_are_a_collection(names):
     every = names.names["page"].to_pylist()
     assert list(names) == every and len(names) == len(every) > 10
-    assert every[0] in names and "/none" not in names and None not in names
+    assert every[0] in names and "/none" not in names
     first = names[every[0]]
     noisy, low, high = (names.names[name][0].as_py() for name in ("noisy_count", "low", "high"))
     assert first == NameCount(True, noisy, low, high, of="count")
