@@ -10,6 +10,7 @@ import operator
 import os
 import re
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
 
@@ -48,6 +49,15 @@ _SEVERAL_TYPES = (
     "none), or of none that Arrow knows: give it one type"
 )
 
+_FAULTS_OF_NAMES = {
+    "has no column": "that is no column of the data: check it",
+    "must be different columns": "that is given twice: users, partitions, groups and times must be "
+    "different columns",
+    "holds floats": "of a column that holds floats, in which it is not clear which values are "
+    "equal: make it integers or text",
+}
+"""What is wrong with a name in a list of names, by a part of the error that shows the name."""
+
 Names = str | int | Sequence[str | int]
 """The name or position of one column, or those of several."""
 
@@ -77,6 +87,15 @@ class RecordArguments:
     attributes: Sequence[str] | None = None
     public: pa.Array | None = dataclasses.field(default=None, repr=False)
 
+    def check_unread(self) -> None:
+        """Raises an InputError if the data can be read once, and an earlier release has read them.
+        They would look like data without records."""
+        if _is_read_once(self.data) and self.data in _READ:
+            raise InputError(
+                "the data are an iterator, which an earlier release has read to its end: give a "
+                "list, a table or a file, which can be read again"
+            )
+
     def open(self) -> RecordSource:
         """Returns the source of the records.
 
@@ -101,12 +120,25 @@ class RecordArguments:
             if isinstance(data, (str, os.PathLike)):
                 source = RecordFiles(os.fspath(data), *columns, **options)
             else:
+                if _is_read_once(data):
+                    _READ.add(data)
                 source = FrameRecords(data, *columns, **options)
         if self.period is not None:
             source.name_periods(self.period, self.span)
         if self.public is not None:
             source.check_public_partitions(self.public)
         return source
+
+
+_READ: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The iterators that were read, for as long as they live."""
+
+
+def _is_read_once(data: Any) -> bool:
+    """Returns whether data can be read once only, such as a generator, and are known again."""
+    # There are no weak references to some iterators of Python, such as that of zip.
+    kind = type(data)
+    return isinstance(data, Iterator) and kind.__weakrefoffset__ != 0 and kind.__hash__ is not None
 
 
 @contextlib.contextmanager
@@ -122,10 +154,12 @@ def listed_names(argument: str, names: Sequence[str]) -> Iterator[None]:
         for place, name in enumerate(names, start=1):
             # The name is searched as a whole word: words of the message may contain a short name.
             if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(error)):
+                fault = next(
+                    (fault for part, fault in _FAULTS_OF_NAMES.items() if part in str(error)),
+                    "of a column that cannot be used: give names of columns of text or integers",
+                )
                 raise InputError(
-                    f"{argument} lists a name (number {place} of {len(names)}) that is no column "
-                    "of the data, or of one that cannot be used, or one twice: give names of "
-                    "columns of text or integers"
+                    f"{argument} lists a name (number {place} of {len(names)}) {fault}"
                 ) from None
         raise
 

@@ -255,6 +255,23 @@ def test_bad_data_are_told_of_without_a_value(data, message):
         shown = None if shown.__suppress_context__ else shown.__context__
 
 
+@pytest.mark.parametrize(
+    "read_once",
+    [lambda rows: (row for row in rows), lambda rows: pa.Table.from_pylist(rows).to_reader()],
+    ids=["generator", "reader"],
+)
+def test_data_that_were_read_to_their_end_are_refused_before_anything_is_spent(read_once):
+    data = read_once([{"who": user, "page": "x"} for user in range(50)])
+    session = dp.Session(epsilon=9)
+    first = session.release(data, **LIST | {"epsilon": 8})
+    assert first.total().value > 0
+    with pytest.raises(InputError, match="an earlier release has read to its end: give a list"):
+        session.release(data, **LIST | {"epsilon": 1})
+    with pytest.raises(InputError, match="an earlier release has read"):
+        dp.release(data, **LIST)
+    assert session.remaining.epsilon == 1
+
+
 def test_a_want_of_memory_is_told_as_one():
     with pytest.raises(MemoryError, match="the records need more memory"):
         dp.release(_failing({"who": "a", "page": "x"}, MemoryError(PRIVATE)), **LIST)
