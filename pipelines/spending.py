@@ -224,7 +224,7 @@ def check_job(
     Raises:
       DoneError: the job has run, and its release is there. If the ledger does not say so yet, its
         reservations are committed.
-      InputError: the name is that of another job.
+      ValueError: the name is that of another job.
       UnderWayError: the job seems to be running.
       NoBudgetError: another run would have to be paid for: the release is not there although it was
         made or begun, or the failure of an earlier run was charged.
@@ -238,7 +238,7 @@ def check_job(
     same = origin.command, origin.output
     of_other = any((line.origin.command, line.origin.output) != same for line in lines)
     if of_other or paid != list(requests):
-        raise InputError(f"{name} is in {path} for another command, output or price: give another")
+        raise ValueError(f"{name} is in {path} for another command, output or price: give another")
     ids = [line.id for line in lines]
     if all(_is_of(statement, ledger, ids) for statement in statements):
         _commit(ledger, [line.id for line in lines if line.state is State.RESERVED])

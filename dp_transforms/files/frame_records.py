@@ -112,7 +112,11 @@ class RecordArguments:
         if self.period is not None:
             named.append(("time", self.time))
         others = tuple(str(column_name(argument, name)) for argument, name in named)
-        options: dict[str, Any] = {"drop_nulls": self.drop_nulls, "attribute_columns": others}
+        options: dict[str, Any] = {
+            "drop_nulls": self.drop_nulls,
+            "attribute_columns": others,
+            "drop_option": "drop_nulls=True",
+        }
         source: RecordSource
         if isinstance(data, str) and (len(data) > 4096 or not data.isprintable()):
             raise _unknown(data)  # records as text, not a path
@@ -178,7 +182,6 @@ class FrameRecords(RecordSource):
       TypeError: the object is none of these.
     """
 
-    _drop_option = "drop_nulls=True"
     _public_error = ValuesError
     _index: Sequence[str] = ()  # the names of a frame's index
 

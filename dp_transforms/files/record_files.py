@@ -63,6 +63,7 @@ class RecordSource(ABC):
       drop_nulls: leave out records with a null in one of these columns, or in that of times. By
         default such records are an error.
       attribute_columns: further columns to keep, under their own names. They may hold nulls.
+      drop_option: what the caller gives to set ``drop_nulls``, for errors.
 
     Attributes:
       opened: when the source was opened. The clock is read before any record, and reading some of
@@ -76,7 +77,6 @@ class RecordSource(ABC):
     """The approximate number of records; 0 if it is not known."""
     # Set by each source: the needed columns, with their types in the source.
     _schema: pa.Schema
-    _drop_option = "--drop_nulls"
     _public_error: type[InputError] = InputError
     # The columns whose type is unknown, since they have no values.
     _without_values: frozenset[str] = frozenset()
@@ -90,13 +90,14 @@ class RecordSource(ABC):
         partition_columns: Sequence[str],
         drop_nulls: bool = False,
         attribute_columns: Sequence[str] = (),
+        drop_option: str = "--drop_nulls",
     ):
         self.opened = datetime.datetime.now(datetime.timezone.utc)
         self.pattern = pattern
         self._columns = (user_column, *partition_columns, *attribute_columns)
         # The user's and the partition's columns come first; attributes follow.
         self._needed = 1 + len(partition_columns)
-        self._drop_nulls = drop_nulls
+        self._drop_nulls, self._drop_option = drop_nulls, drop_option
         if len(set(self._columns)) < len(self._columns):
             raise ValueError(
                 "users, partitions, groups and times must be different columns, got "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.releases.all_records import AllRecordsRelease
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.questions import (
     QUESTIONS,
@@ -20,7 +21,7 @@ from dp_transforms.releases.questions import (
 )
 from dp_transforms.releases.tables import PicturedTable
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words
+from dp_transforms.reports.phrases import NO_WORDS, Words, drops_records, some
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,6 +58,16 @@ class Comparison(PicturedTable):
 
         return comparison_page(self, words)
 
+    def _below(self) -> list[str]:
+        """Returns a line if the lists are of differently many partitions of each user."""
+        first, second = map(_records_of, self.lists)
+        if first == second:
+            return []
+        return [
+            f"{self.labels[0]} is about {first}, {self.labels[1]} about {second}: a part of the "
+            "differences may come from this"
+        ]
+
     def _figure(self) -> Any:
         from dp_transforms.reports.lists import comparison_figure
 
@@ -71,6 +82,14 @@ class Comparison(PicturedTable):
             "low": [float(estimate.low) for estimate in self.differences],
             "high": [float(estimate.high) for estimate in self.differences],
         }
+
+
+def _records_of(release: ListRelease) -> str:
+    """Returns words on the records that a list is about."""
+    if isinstance(release, AllRecordsRelease) or not drops_records(release.statement):
+        return "all records"
+    kappa = release.statement["max_partitions_per_user"]
+    return f"at most {some(kappa, 'partition')} of each user"
 
 
 def compare(

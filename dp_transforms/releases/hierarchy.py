@@ -292,7 +292,8 @@ def _checked_most(given: Any, groups: int) -> tuple[int, ...]:
         most = tuple(map(operator.index, listed("most_partitions", given)))
     if len(most) != groups or not all(0 <= number <= MAX_VALUE for number in most):
         raise ValueError(
-            f"most_partitions must be integers from 0, one for each of the {groups:,} groups"
+            f"most_partitions must be integers from 0, one for each of the {groups:,} groups, "
+            "in their order"
         )
     return most
 

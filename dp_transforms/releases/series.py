@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.releases import series_page
 from dp_transforms.releases.frequency_list import ListRelease
@@ -35,7 +36,13 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         self.statement = _joint_statement([release.statement for release in self.values()])
 
     def __getitem__(self, name: Any) -> Any:
-        return self._lists[name]
+        """Returns a list. Raises a KeyError that shows some of the keys if there is none."""
+        try:
+            return self._lists[name]
+        except KeyError:
+            keys = ", ".join(map(repr, itertools.islice(self._lists, 3)))
+            more = ", ..." if len(self._lists) > 3 else ""
+            raise KeyError(f"there is no list of {shown(name)}: keys are {keys}{more}") from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._lists)
@@ -99,7 +106,9 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         number = asked.words.format(**names)
         estimates = [asked.of_list(release, confidence) for release in self.values()]
         wider = [asked.of_list(release, half(confidence)) for release in self.values()]
-        changes = [difference(before, after, confidence) for before, after in pairwise(wider)]
+        changes = [
+            difference(before, after, confidence) for before, after in itertools.pairwise(wider)
+        ]
         return Series(self.kind, number, tuple(self._names), tuple(estimates), tuple(changes))
 
     def plot(self, path: str | os.PathLike[str] | None = None, number: str | None = None) -> Any:

@@ -440,6 +440,26 @@ def test_kappa_and_plans(capsys):
     assert f" {plan.expected_dist:,.0f} " in capsys.readouterr().out
 
 
+def test_a_comparison_says_if_bounds_differ():
+    usual = {"user": "who", "partition": "page", "epsilon": 9}
+    tight, wide, all_records = (
+        dp.release(VISITS, **usual, max_partitions_per_user=kappa) for kappa in (1, 3, None)
+    )
+    assert "differences may" not in repr(dp.compare(tight, tight))
+    says = "first is about at most 1 partition of each user, second about at most 3 partitions of"
+    assert says in repr(dp.compare(tight, wide))
+    assert "second about all records: a part of the differences" in repr(
+        dp.compare(tight, all_records)
+    )
+
+
+def test_a_key_that_is_missing_is_shown_with_keys_that_are_there():
+    days = dp.release_attributes(VISITS, user="who", attributes=["page"], epsilon=9)
+    with pytest.raises(KeyError, match=r"no list of 'pages': keys are 'page'|are \('page',\)"):
+        days["pages"]
+    assert "pages" not in days and days.get("pages") is None
+
+
 def test_a_comparison_holds_with_its_confidence():
     """Both lists are known here: the differences miss in a share of the draws."""
     lists = [400, 90, 20, 20, 1, 1], [300, 120, 40, 15, 15, 2, 1]

@@ -272,6 +272,15 @@ def test_data_that_were_read_to_their_end_are_refused_before_anything_is_spent(r
     assert session.remaining.epsilon == 1
 
 
+def test_advice_about_a_file_names_the_argument_of_the_function(tmp_path):
+    (tmp_path / "visits.csv").write_text("who,page\n1,\n2,a\n")
+    (tmp_path / "visits.jsonl").write_text('{"who": 1, "page": null}\n{"who": 2, "page": "a"}\n')
+    for path in tmp_path.iterdir():
+        with pytest.raises(InputError, match="leave them out with drop_nulls=True"):
+            dp.release(path, **LIST)
+        assert dp.release(path, **LIST | {"epsilon": 99}, drop_nulls=True).total().value == 1
+
+
 def test_a_want_of_memory_is_told_as_one():
     with pytest.raises(MemoryError, match="the records need more memory"):
         dp.release(_failing({"who": "a", "page": "x"}, MemoryError(PRIVATE)), **LIST)

@@ -463,7 +463,7 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
     failure(2, "--job_id must not be empty", main, instead(job, "--job_id="))
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
-        failure(1, "for another command, output or price", main, instead(job, other))
+        failure(2, "for another command, output or price", main, instead(job, other))
     shutil.rmtree(tmp_path / "out")
     failure(4, "is not in", main, job)
     assert states(path) == ["committed"]
