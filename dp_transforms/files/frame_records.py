@@ -45,9 +45,10 @@ _ADVICE = {
 }
 """What data of some modules are, and what to give instead, for errors."""
 _SEVERAL_TYPES = (
-    "the table has a column with values of several types (text, if the first 131,072 records have "
-    "none), or of none that Arrow knows: give it one type"
+    "the table has values of several types (text, if the first 131,072 records have none), or of a "
+    "type that Arrow does not have: give it one type"
 )
+_A_COLUMN = f"a column of {_SEVERAL_TYPES}"
 
 _FAULTS_OF_NAMES = {
     "has no column": "that is no column of the data: check it",
@@ -216,7 +217,7 @@ class FrameRecords(RecordSource):
         for table in _parts(tables):
             schema = record_schema(self.pattern, table.schema, self._columns)
             if list(map(logical_name, schema)) != list(map(logical_name, self._schema)):
-                raise InputError(_SEVERAL_TYPES)
+                raise InputError(_A_COLUMN)
             with as_input_error(
                 f"{self.pattern} has values that its types do not allow, such as text that is not "
                 "UTF-8",
@@ -275,8 +276,7 @@ class FrameRecords(RecordSource):
         columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
         if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
             raise InputError("the table has columns that are not equally long")
-        with as_input_error(_SEVERAL_TYPES):
-            table = _table_of(columns)
+        table = _table_of(columns)
         return table.num_rows, iter([table])
 
     def _needed_of(self, columns: Sequence[str]) -> list[str]:
@@ -312,7 +312,7 @@ class FrameRecords(RecordSource):
             "fields of named tuples, or positions from 0 of tuples"
         )
         kinds = KeyError, IndexError, AttributeError, TypeError, ValueError
-        with as_input_error(_SEVERAL_TYPES):
+        with as_input_error(_A_COLUMN):
             while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
                 with as_input_error(fault, kinds):
                     values = {name: _values(chunk, name) for name in self._columns}
@@ -395,7 +395,13 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _table_of(columns: Mapping[str, Any]) -> pa.Table:
-    return pa.table({name: _column(values, name) for name, values in columns.items()})
+    """Returns a table of columns. Raises an InputError that names a column of several types, or of
+    a type that Arrow does not have."""
+    arrays = {}
+    for name, values in columns.items():
+        with as_input_error(f"column {name!r} of {_SEVERAL_TYPES}"):
+            arrays[name] = pa.table({name: _column(values, name)})[name]
+    return pa.table(arrays)
 
 
 def _column(values: Any, name: str) -> Any:
@@ -453,7 +459,7 @@ def _is_column(values: Any) -> bool:
 
 def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Yields the rows of tables in slices of at most a batch, which several threads can process."""
-    with as_input_error(_SEVERAL_TYPES):
+    with as_input_error(_A_COLUMN):
         for table in tables:
             for start in range(0, table.num_rows, _BATCH_ROWS):
                 yield table.slice(start, _BATCH_ROWS)
