@@ -214,6 +214,29 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
 
         page.check_available()
     origin = origin_of(flags, context.command)
+    skipped = _skipped_if_done(flags, release, origin)
+    if skipped is not None:
+        return skipped
+    for directory in release.directories:
+        directory.check()
+    if flags.dry_run:
+        return _dry_run(flags, release)
+    if release.check is not None:
+        release.check()
+    on_beam = None
+    if release.source is not None and context.on_beam:
+        on_beam = _on_beam(context)
+        if on_beam.never_runs:
+            price(flags.ledger, release.requests)
+    return functools.partial(_pay_and_make, context, release, origin, on_beam)
+
+
+def _skipped_if_done(
+    flags: argparse.Namespace, release: PreparedRelease, origin: Origin
+) -> Job | None:
+    """Returns the job that says that the release is there already, or None if it is not. Without
+    --if_exists=skip it raises a DoneError in place of the former; see ``_check_not_done`` for
+    further errors."""
     skips = flags.if_exists == "skip"
     try:
         _check_not_done(flags, release, origin)
@@ -221,50 +244,48 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         if release.combine is not None and not flags.dry_run and (skips or origin.job_id):
             # An earlier run may have been killed before it combined its directories.
             release.combine(keep=not origin.job_id)
-        if skips:
-            skipped = "the release is there already: nothing was spent"
-            return printing()(functools.partial(_say, flags, {"skipped": skipped}))
-        raise
-    for directory in release.directories:
-        directory.check()
-    if flags.dry_run:
-        lines = release.source.described() if release.source is not None else []
-        lines += price(flags.ledger, release.requests)
-        lines.append("dry run: no record was read, and nothing spent or written")
-        return printing()(functools.partial(_say, flags, {"dry_run": lines}))
-    if release.check is not None:
-        release.check()
-    on_beam = None
-    if release.source is not None and context.on_beam:
-        on_beam = _on_beam(context)
+        if not skips:
+            raise
+        skipped = "the release is there already: nothing was spent"
+        return printing()(functools.partial(_say, flags, {"skipped": skipped}))
+    return None
+
+
+def _dry_run(flags: argparse.Namespace, release: PreparedRelease) -> Job:
+    """Returns the job that says what a release would read and cost."""
+    lines = release.source.described() if release.source is not None else []
+    lines += price(flags.ledger, release.requests)
+    lines.append("dry run: no record was read, and nothing spent or written")
+    return printing()(functools.partial(_say, flags, {"dry_run": lines}))
+
+
+def _pay_and_make(
+    context: JobContext, release: PreparedRelease, origin: Origin, on_beam: _OnBeam | None
+) -> None:
+    """Charges the budget, makes and writes the release, and says what was written."""
+    flags = context.flags
     never_runs = on_beam is not None and on_beam.never_runs
-    if never_runs:
-        price(flags.ledger, release.requests)
-
-    def job() -> None:
-        charged = spending(
-            None if never_runs else flags.ledger,
-            release.whole,
-            release.requests,
-            origin,
-            context.progress,
-        )
-        with charged as budget_entry:
-            if release.may_fail:
-                # Whether a list can be drawn depends on the data and on the noise, so a failure is
-                # paid for. It is noted now: on a full disk it could not be noted later, and the
-                # attempt would be free.
-                budget_entry.begin()
-            _make(context, release, budget_entry, on_beam)
-            context.progress.written = Written.YES
-        combined = None if release.combine is None else release.combine()
-        with printing():
-            if release.done is not None:
-                release.done()
-            else:
-                say_done(flags, release.directories, combined)
-
-    return job
+    charged = spending(
+        None if never_runs else flags.ledger,
+        release.whole,
+        release.requests,
+        origin,
+        context.progress,
+    )
+    with charged as budget_entry:
+        if release.may_fail:
+            # Whether a list can be drawn depends on the data and on the noise, so a failure is paid
+            # for. It is noted now: on a full disk it could not be noted later, and the attempt
+            # would be free.
+            budget_entry.begin()
+        _make(context, release, budget_entry, on_beam)
+        context.progress.written = Written.YES
+    combined = None if release.combine is None else release.combine()
+    with printing():
+        if release.done is not None:
+            release.done()
+        else:
+            say_done(flags, release.directories, combined)
 
 
 def _check_not_done(flags: argparse.Namespace, release: PreparedRelease, origin: Origin) -> None:
