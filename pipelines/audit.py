@@ -48,6 +48,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES, SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.selection.choice import make_strategy
 from dp_transforms.mechanisms.selection.strategy import CountStrategy
+from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import FAILURE, SUCCESS, command_line, job_flags
 
@@ -385,7 +386,7 @@ def _removed(table: pa.Table, without: pa.Table) -> str:
 
 
 def _counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
-    key = secret.key("bound contributions")
+    key = secret.key(BOUND_CONTRIBUTIONS)
     return sum_counts(count_pairs(distinct_pairs(records, at_most=max_partitions, key=key)))
 
 

@@ -266,8 +266,8 @@ a copy of a tape serves a release
 + return vars(self)
 # dp_transforms/beam/contributions.py: test_contributions.py::test_no_user_is_in_more_than_kappa_partitions
 kappa is not enforced where a user's records are bounded for a frequency list
-- distinct_pairs, at_most=self._max_partitions, key=secret.key("bound contributions")
-+ distinct_pairs, key=secret.key("bound contributions")
+- distinct_pairs, at_most=self._max_partitions, key=secret.key(BOUND_CONTRIBUTIONS)
++ distinct_pairs, key=secret.key(BOUND_CONTRIBUTIONS)
 # dp_transforms/engines/in_process.py: releases/test_all_records.py::test_the_list_is_that_of_records_bounded_by_the_chosen_kappa
 the list that follows a survey has users with more than kappa partitions
 - kept = map_ahead(bound, pairs)
@@ -342,8 +342,8 @@ kappa is not enforced in rounds with weights
 - bound(pairs, at_most=strategy.max_partitions_per_user)
 + bound(pairs, at_most=None)
 the order of partitions that all users share differs from round to round by nothing
-- context += f", round {index}"
-+ pass
+- context = bound_in_round(index) if shared_order else BOUND_CONTRIBUTIONS
++ context = BOUND_CONTRIBUTIONS
 the last round weighs by other steps than its distribution allows
 - weights = functools.partial(strategy.weights, index, named=rows_of(side_input))
 + weights = functools.partial(strategy.weights, index, named=1 << 30)

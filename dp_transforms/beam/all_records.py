@@ -37,6 +37,7 @@ from dp_transforms.engines.survey_kernels import (
 )
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS
 from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
 from dp_transforms.releases.all_records import AllRecordsSpec
 from dp_transforms.releases.surveys import Survey, SurveyedList
@@ -114,9 +115,8 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             | "MergeDegrees" >> beam.CombineGlobally(counting.add_histograms)
             | "Survey" >> beam.Map(spec.survey_under, tape_of=secret.tape)
         )
-        count = functools.partial(
-            _count_kept, bound=functools.partial(distinct_pairs, key=secret.key(_BOUND))
-        )
+        bound = functools.partial(distinct_pairs, key=secret.key(BOUND_CONTRIBUTIONS))
+        count = functools.partial(_count_kept, bound=bound)
         release = functools.partial(_surveyed, spec=spec, secret=secret)
         return (
             pairs
@@ -167,7 +167,7 @@ def release_surveyed_lists(
         | "Survey" >> beam.FlatMap(survey)
     )
     kappas = surveys | "Kappas" >> beam.MapTuple(lambda name, survey: (name, survey.kappa))
-    count = functools.partial(_count_kept_in_lists, key=secret.key(_BOUND))
+    count = functools.partial(_count_kept_in_lists, key=secret.key(BOUND_CONTRIBUTIONS))
     histograms = (
         pairs
         | "CountKept" >> on_threads(count, choice=beam.pvalue.AsDict(kappas))
@@ -207,9 +207,6 @@ def _release_surveyed(
         named = of_name(name)
         histogram = histogram_by_choice(by_marks, survey.kappa)
         yield named.place, (*named.label, surveyed_list(histogram, survey, named, secret))
-
-
-_BOUND = "bound contributions"
 
 
 # This hashes all pairs again. ``bounding.bounded_again`` would be faster, but it needs tables that

@@ -23,6 +23,7 @@ from dp_transforms.engines import attribute_kernels
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.mechanisms.tape_contexts import route_by
 from dp_transforms.releases import AttributesSpec
 from dp_transforms.runtime.job_secret import JobSecret
 
@@ -90,7 +91,7 @@ class ReleaseAttributes(ReleaseTransform, beam.PTransform):
             | "Named" >> ToNamedTables(names)
             | "Values" >> beam.Map(values).with_output_types(pa.Table)
             | "ToTables" >> ToTables(attribute_kernels.columns_of(spec))
-            | "Bound" >> ReduceByHash(keep, (USER,), secret.key("route users"), self._num_buckets)
+            | "Bound" >> ReduceByHash(keep, (USER,), secret.key(route_by(USER)), self._num_buckets)
         )
         in_lists = OnThreads(functools.partial(attribute_kernels.in_attribute_lists, spec=spec))
         listed = bounded | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)

@@ -18,6 +18,7 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, sum_counts
 from dp_transforms.mechanisms.decimals import positive_integer
+from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS, route_by
 from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -71,12 +72,13 @@ class BoundContributions(BoundAware, beam.PTransform):
         refuse_counts(records, "BoundContributions")
         secret = secret_for(records.pipeline, self._secret)
         bound = functools.partial(
-            distinct_pairs, at_most=self._max_partitions, key=secret.key("bound contributions")
+            distinct_pairs, at_most=self._max_partitions, key=secret.key(BOUND_CONTRIBUTIONS)
         )
+        route_key = secret.key(route_by(USER))
         return (
             records
             | "ToTables" >> ToTables()
-            | "ByUser" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+            | "ByUser" >> ReduceByHash(bound, (USER,), route_key, self._num_buckets)
             | "FromTables" >> FromTables(records)
         )
 
@@ -130,7 +132,7 @@ def add_counts(secret: JobSecret, num_buckets: int | None, cap: int | None = Non
     """Returns the step that adds up tables of counts, and of other sums, by partition: see
     ``counting.sum_counts``."""
     add = functools.partial(sum_counts, cap=cap)
-    return ReduceByHash(add, (PARTITION,), secret.key("route partitions"), num_buckets)
+    return ReduceByHash(add, (PARTITION,), secret.key(route_by(PARTITION)), num_buckets)
 
 
 class CountDistinctUsers(BoundAware, beam.PTransform):

@@ -46,6 +46,7 @@ from dp_transforms.engines.survey_kernels import survey_of_group
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.mechanisms.tape_contexts import route_by
 from dp_transforms.releases import Attribute, GroupAllRecordsSpec, GroupsSpec
 from dp_transforms.releases.base import arguments
 from dp_transforms.releases.groups import GroupedSpec
@@ -81,7 +82,7 @@ class _ByGroup(ReleaseTransform, beam.PTransform):
             | "Named" >> ToNamedTables(names)
             | "Attributes" >> beam.Map(attribute_table).with_output_types(pa.Table)
             | "ToTables" >> ToTables(names)
-            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key(route_by(USER)), self._num_buckets)
         )
         selected = None
         if spec.names is not None:

@@ -26,6 +26,7 @@ from dp_transforms.engines import hierarchy_kernels
 from dp_transforms.engines.list_kernels import histograms
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS, route_by
 from dp_transforms.releases import HierarchySpec
 from dp_transforms.releases.hierarchy import PartitionGroups
 from dp_transforms.runtime.job_secret import JobSecret
@@ -103,7 +104,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
         bound = functools.partial(
             distinct_pairs,
             at_most=spec.max_partitions_per_user,
-            key=secret.key("bound contributions"),
+            key=secret.key(BOUND_CONTRIBUTIONS),
         )
         count = CountDistinctUsers(
             already_distinct=True, secret=secret, num_buckets=self._num_buckets
@@ -114,7 +115,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
             | "Named" >> ToNamedTables(names)
             | "InGroups" >> beam.Map(in_groups).with_output_types(pa.Table)
             | "ToTables" >> ToTables((USER, PARTITION))
-            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key(route_by(USER)), self._num_buckets)
             | "Count" >> count
             | "Histograms" >> beam.FlatMap(histograms)
             | "Merge" >> beam.CombinePerKey(counting.add_histograms)

@@ -25,6 +25,7 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.measured import Choice
 from dp_transforms.mechanisms.selection.population import TAILS
+from dp_transforms.mechanisms.tape_contexts import ORDER_OF_PARTITIONS, route_by
 from dp_transforms.releases import NamesSpec
 from dp_transforms.releases.name_statements import entries_of
 from dp_transforms.runtime.job_secret import JobSecret
@@ -43,7 +44,7 @@ def selected_in_rounds(
     rounds = round_kernels.bounds(spec.strategy, secret)
     # A single round needs only the pairs that count in it.
     distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
-    by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key("route users"), num_buckets)
+    by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key(route_by(USER)), num_buckets)
     runner = _RoundsOnBeam(tables | "ByUser" >> by_user, add_counts(secret, num_buckets))
     done = round_kernels.in_rounds(runner, spec.strategy, spec.context, secret)
     columns = list(selection_kernels.columns_of(spec))
@@ -51,7 +52,7 @@ def selected_in_rounds(
         tuple(done.named)
         | beam.Flatten()
         | "Columns" >> beam.Map(lambda table: table.select(columns)).with_output_types(pa.Table)
-        | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
+        | "InOrder" >> shuffle.in_order(PARTITION, secret.key(ORDER_OF_PARTITIONS))
     )
     if done.choice is None:
         return named, []

@@ -34,6 +34,7 @@ from dp_transforms.mechanisms.selection import (
     WeightedStrategy,
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.mechanisms.tape_contexts import ORDER_OF_PARTITIONS, route_by
 from dp_transforms.releases import NamesSpec
 from dp_transforms.runtime.job_secret import JobSecret
 
@@ -320,7 +321,7 @@ def _selected_by_counts(
         tables
         | "Decide"
         >> shuffle.on_threads(selection_kernels.decision_function(spec, secret), **side_inputs)
-        | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
+        | "InOrder" >> shuffle.in_order(PARTITION, secret.key(ORDER_OF_PARTITIONS))
     )
 
 
@@ -343,7 +344,7 @@ def _other_users(
     """
     noisy = functools.partial(other_users.noisy_users, spec=spec, secret=secret)
     by_user = shuffle.ReduceByHash(
-        other_users.distinct_users, (USER,), secret.key("route users"), num_buckets
+        other_users.distinct_users, (USER,), secret.key(route_by(USER)), num_buckets
     )
     others = shuffle.on_threads(other_users.users_of_others, side_input=beam.pvalue.AsList(named))
     return (

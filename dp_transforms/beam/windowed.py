@@ -61,6 +61,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import MOST_PERIODS
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.tape_contexts import route_by
 from dp_transforms.releases import PeriodAllRecordsSpec, PeriodListsSpec, PeriodNamesSpec
 from dp_transforms.releases.base import arguments
 from dp_transforms.releases.surveys import SurveyedList
@@ -103,7 +104,7 @@ class _ByPeriod(ReleaseTransform, beam.PTransform):
             tables
             | "ToTables" >> ToTables(names)
             | "Known" >> on_threads(known)
-            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key(route_by(USER)), self._num_buckets)
             | "InLists" >> on_threads(list_kernels.in_periods)
         )
         return pairs, secret

@@ -21,7 +21,7 @@ from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import to_arrow
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.engines.list_kernels import NamedList, listed
-from dp_transforms.mechanisms.tape_contexts import purpose_of_attribute
+from dp_transforms.mechanisms.tape_contexts import purpose_of_attribute, value_of_attribute
 from dp_transforms.releases import AttributesSpec
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def joined_values(parts: Sequence[pa.Array]) -> pa.Array:
 def one_value_rule(spec: AttributesSpec, secret: JobSecret) -> Reduce:
     """Returns the function that keeps one value of each attribute for each user."""
     keys = {
-        name: secret.key(f"value of attribute {named_list.label[0]!r}")
+        name: secret.key(value_of_attribute(named_list.label[0]))
         for name, named_list in lists_of(spec).items()
     }
     return functools.partial(keep_one_value, keys=keys)

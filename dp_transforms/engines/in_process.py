@@ -36,6 +36,7 @@ from dp_transforms.mechanisms.degree_projection import OUT
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection import MeasuredSelection, WeightedStrategy
+from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS, route_by
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases import (
     AllRecordsSpec,
@@ -319,7 +320,7 @@ class InProcess(Engine):
     ) -> Iterator[pa.Table]:
         """Brings rows with equal values in the first named column into one table, and reduces each
         table: see ``local_shuffle.reduced``."""
-        key = self._secret.key(f"route {names[0]}s")
+        key = self._secret.key(route_by(names[0]))
         return reduced(tables, names, reduce, key, self._num_buckets)
 
     def _distinct(self) -> Tables:
@@ -344,7 +345,7 @@ class InProcess(Engine):
     def _key_of_bound(self) -> bytes:
         """Returns the key of the order in which a user's pairs are kept. It is the same for every
         bound."""
-        return self._secret.key("bound contributions")
+        return self._secret.key(BOUND_CONTRIBUTIONS)
 
     def _bounding(self, pairs: Tables) -> Tables:
         """Passes on pairs that were bounded, and lets the watch see them."""

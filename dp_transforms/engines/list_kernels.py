@@ -31,7 +31,12 @@ from dp_transforms.columnar.counting import numbers_of_rows, rows_where
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import to_numpy
 from dp_transforms.columnar.scattering import Reduce
-from dp_transforms.mechanisms.tape_contexts import purpose_of_period, purpose_of_users
+from dp_transforms.mechanisms.tape_contexts import (
+    BOUND_CONTRIBUTIONS,
+    purpose_of_period,
+    purpose_of_users,
+    value_of_attribute,
+)
 from dp_transforms.releases import (
     Attribute,
     GroupsSpec,
@@ -86,7 +91,7 @@ def bounds_of_periods(spec: PeriodSpec, secret: JobSecret) -> Reduce:
         most_periods=spec.periods_per_user,
         at_most=spec.partitions_per_period,
         period_key=secret.key("periods of users"),
-        key=secret.key("bound contributions"),
+        key=secret.key(BOUND_CONTRIBUTIONS),
     )
 
 
@@ -128,9 +133,9 @@ def bounds_of_groups(spec: GroupedSpec, secret: JobSecret) -> Reduce:
     return functools.partial(
         bound_users,
         at_most=spec.partitions_per_user,
-        key=secret.key("bound contributions"),
+        key=secret.key(BOUND_CONTRIBUTIONS),
         attribute_keys={
-            attribute.name: secret.key(f"value of attribute {attribute.name!r}")
+            attribute.name: secret.key(value_of_attribute(attribute.name))
             for attribute in spec.attributes
         },
     )

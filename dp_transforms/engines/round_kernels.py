@@ -40,6 +40,12 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.measured import Choice
 from dp_transforms.mechanisms.selection.population import degree_cells, tail_cells
+from dp_transforms.mechanisms.tape_contexts import (
+    BOUND_CONTRIBUTIONS,
+    BOUND_IN_COUNTS,
+    BOUND_IN_LOOK,
+    bound_in_round,
+)
 from dp_transforms.threads import map_ahead
 
 if TYPE_CHECKING:
@@ -55,9 +61,8 @@ def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., 
     all users share an order of partitions in a round, the round has a key of its own."""
     functions: list[Callable[..., pa.Table]] = []
     for index in range(strategy.most_rounds):
-        context, shared_order = "bound contributions", strategy.shared_order(index)
-        if shared_order:
-            context += f", round {index}"
+        shared_order = strategy.shared_order(index)
+        context = bound_in_round(index) if shared_order else BOUND_CONTRIBUTIONS
         bound = functools.partial(
             distinct_pairs,
             at_most=strategy.max_partitions_per_user,
@@ -138,7 +143,7 @@ def in_rounds(
     by = f"{context} by {identifier(strategy)}"
     choice = None
     if isinstance(strategy, MeasuredSelection):
-        key = secret.key("bound contributions, look")
+        key = secret.key(BOUND_IN_LOOK)
         first = functools.partial(_weigh_first, key=key)
         tape = secret.tape(f"{by}, look")
         choice = runner.choose(strategy.edges, first, functools.partial(strategy.choose, tape=tape))
@@ -150,7 +155,7 @@ def in_rounds(
         selected.append(runner.one_round(index, weigh, decide, selected, choice))
     if not (isinstance(strategy, MeasuredSelection) and strategy.counted):
         return Rounds(selected, choice)
-    bound = functools.partial(distinct_pairs, key=secret.key("bound contributions, counts"))
+    bound = functools.partial(distinct_pairs, key=secret.key(BOUND_IN_COUNTS))
     weigh = functools.partial(weigh_named, strategy=strategy, bound=bound)
     count = functools.partial(count_named, strategy=strategy, key=secret.key(f"{by}, counts"))
     assert choice is not None

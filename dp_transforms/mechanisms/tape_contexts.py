@@ -1,9 +1,9 @@
-"""Makes contexts: a context is the text from which the random tape of a release is derived.
+"""Makes contexts: a context is the text from which a random tape or a key is derived.
 
 Tapes with different contexts are independent. So the noise of two releases under one secret is
 independent iff the releases share no context. The contexts of lists, degrees, surveys and bounds
 are made in this module only: a new kind of release calls ``context_of_list`` or
-``context_of_numbers``. A context consists of
+``context_of_numbers``. The context of a tape consists of
 
 * the purpose, in words that no other release uses. If one release contains several lists, each has
   a purpose of its own, which names its group for example;
@@ -11,8 +11,11 @@ are made in this module only: a new kind of release calls ``context_of_list`` or
   job, and reveals nothing without the secret;
 * the mechanism with all its parameters (``identifier``).
 
+The context of a key says what the key decides, such as which pairs of a user are kept. Both engines
+take it from here if they both derive the key: then their releases are equal under one secret.
+
 The texts never change between versions. Otherwise a job that a newer version restarts would draw
-other noise around the same data.
+other noise around the same data, or keep other records.
 """
 
 from __future__ import annotations
@@ -31,6 +34,12 @@ USER_DEGREES = "user degrees"
 """Surveys have this purpose too. Their contexts differ in the mechanism."""
 DEGREE_BOUND = "degree bound"
 USERS_BEYOND = "users beyond a bound"
+
+BOUND_CONTRIBUTIONS = "bound contributions"
+"""The context of the key by which the pairs of a user are kept."""
+BOUND_IN_LOOK = f"{BOUND_CONTRIBUTIONS}, look"
+BOUND_IN_COUNTS = f"{BOUND_CONTRIBUTIONS}, counts"
+ORDER_OF_PARTITIONS = "order of partitions"
 
 
 def context_of_list(purpose: str, frequency_list: FrequencyList, mechanism: Any) -> str:
@@ -71,6 +80,22 @@ def purpose_of_group(depth: int, path: Sequence[str]) -> str:
 def purpose_of_level(depth: int) -> str:
     """Returns the purpose of all lists of one level of a hierarchy."""
     return f"lists of level {depth} of a hierarchy"
+
+
+def bound_in_round(index: int) -> str:
+    """Returns the context of the key by which the pairs of a user are kept in one round, if all
+    users share an order of partitions there."""
+    return f"{BOUND_CONTRIBUTIONS}, round {index}"
+
+
+def value_of_attribute(label: str) -> str:
+    """Returns the context of the key by which a user keeps one value of an attribute."""
+    return f"value of attribute {label!r}"
+
+
+def route_by(column: str) -> str:
+    """Returns the context of the key that brings rows with equal values in a column together."""
+    return f"route {column}s"
 
 
 def tape_within(purpose: str, tape_of: Callable[[str], RandomTape], context: str) -> RandomTape:

@@ -1,4 +1,5 @@
-"""The contexts of random tapes: no two releases under one secret have the same."""
+"""The contexts of random tapes: no two releases under one secret have the same. The contexts
+of keys: their texts never change."""
 
 import itertools
 from fractions import Fraction
@@ -33,6 +34,29 @@ PURPOSES = {
 def test_no_two_purposes_are_equal():
     purposes = [*itertools.chain(*PURPOSES.values())]
     assert len(set(purposes)) == len(purposes) == 1 + 1 + 1 + 1 + 7 + 7 + 49 + 12 + 57
+
+
+def test_the_texts_of_keys_never_change():
+    made = [
+        contexts.BOUND_CONTRIBUTIONS,
+        contexts.BOUND_IN_LOOK,
+        contexts.BOUND_IN_COUNTS,
+        contexts.bound_in_round(3),
+        contexts.ORDER_OF_PARTITIONS,
+        contexts.value_of_attribute("a'b"),
+        contexts.route_by("user"),
+        contexts.route_by("partition"),
+    ]
+    assert made == [
+        "bound contributions",
+        "bound contributions, look",
+        "bound contributions, counts",
+        "bound contributions, round 3",
+        "order of partitions",
+        """value of attribute "a'b\"""",
+        "route users",
+        "route partitions",
+    ]
 
 
 def released_with(release, *arguments):
