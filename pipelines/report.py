@@ -24,9 +24,9 @@ from dp_transforms.postprocessing.kappa_choice import kept_words
 from dp_transforms.releases import NamesRelease
 from dp_transforms.releases.comparison import compare
 from dp_transforms.releases.directory import load, release_directories
-from dp_transforms.releases.name_statements import ENFORCED_IN_ROUNDS, KAPPA_IS_CHOSEN
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
+from dp_transforms.reports.entries import CHOSEN_BY_LOOK, ENFORCED, ENFORCED_IN_ROUNDS
 from dp_transforms.reports.phrases import NO_WORDS, Words
 from pipelines.command_line import OneLineParser, command
 
@@ -107,9 +107,9 @@ def kept(directory: str, degrees: str) -> str | None:
     with as_malformed(directory, _CONTENT):
         statement = read_statement(directory)
     bound_is = statement.get("max_partitions_per_user_is")
-    if "periods" in statement or bound_is not in ("enforced", ENFORCED_IN_ROUNDS, KAPPA_IS_CHOSEN):
+    if "periods" in statement or bound_is not in (ENFORCED, ENFORCED_IN_ROUNDS, CHOSEN_BY_LOOK):
         raise ValueError(f"--degrees is for a job that bounds users once: {directory} is of none")
-    if bound_is != "enforced":
+    if bound_is != ENFORCED:
         return None
     return kept_words(read_degrees(degrees), statement["max_partitions_per_user"])
 

@@ -83,6 +83,7 @@ from dp_transforms.releases.base import (
     Statement,
     Tables,
     amount_entries,
+    bound_entries,
     set_positive_integers,
 )
 from dp_transforms.releases.frequency_list import ListRelease
@@ -94,7 +95,6 @@ from dp_transforms.releases.lists import (
 )
 from dp_transforms.releases.surveys import (
     BEYOND,
-    CHOSEN,
     SURVEY,
     Survey,
     SurveyedList,
@@ -102,6 +102,7 @@ from dp_transforms.releases.surveys import (
     estimate_of,
     survey_of_rows,
 )
+from dp_transforms.reports.entries import CHOSEN_BY_SURVEY
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, of_periods
 
@@ -296,11 +297,9 @@ class AllRecordsSpec(SurveyOptions, ReleaseSpec):
 
     def surveyed(self, survey: Survey, released: ReleasedList) -> SurveyedList:
         """Returns what an engine has made, with the entries of the statement that follow."""
-        declared = self.max_partitions_per_user is not None
-        bound = {
-            "max_partitions_per_user": survey.kappa,
-            "max_partitions_per_user_is": "enforced" if declared else CHOSEN,
-        }
+        bound = bound_entries(survey.kappa, bounded_by_job=True)
+        if self.max_partitions_per_user is None:
+            bound["max_partitions_per_user_is"] = CHOSEN_BY_SURVEY
         spent = self.spent_on(survey.degrees)
         parts = {SURVEY: self._survey_entry | amount_entries("epsilon", spent)}
         if survey.users_beyond is not None:
@@ -407,7 +406,7 @@ class AllRecordsRelease(ListRelease):
             self.degrees,
             self.kappa,
             largest_degree=self.statement[SURVEY]["largest_degree"],
-            kappa_from_degrees=self.statement["max_partitions_per_user_is"] == CHOSEN,
+            kappa_from_degrees=self.statement["max_partitions_per_user_is"] == CHOSEN_BY_SURVEY,
             users_beyond=self.users_beyond,
         )
         return AllRecordsIntervals(self.released, bounds)

@@ -23,6 +23,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.budget.ledger_rows import now, text_of_time
 from dp_transforms.files.output import CsvTable
 from dp_transforms.mechanisms.decimals import decimal_text, float_above, positive_integer
+from dp_transforms.reports.entries import DECLARED, ENFORCED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,7 +150,7 @@ def arguments(spec: Any) -> dict[str, Any]:
 
 def bound_entries(max_partitions: int, bounded_by_job: bool) -> Statement:
     """Returns the entries about kappa."""
-    how = "enforced" if bounded_by_job else "declared"
+    how = ENFORCED if bounded_by_job else DECLARED
     return {"max_partitions_per_user": max_partitions, "max_partitions_per_user_is": how}
 
 

@@ -53,13 +53,13 @@ from dp_transforms.releases.groups import (
 )
 from dp_transforms.releases.lists import ALL_USERS, parse_lists, read_lists
 from dp_transforms.releases.surveys import (
-    CHOSEN,
     SURVEY,
     Survey,
     SurveyedList,
     estimate_of,
     survey_of_rows,
 )
+from dp_transforms.reports.entries import CHOSEN_BY_SURVEY
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -153,7 +153,7 @@ class GroupAllRecordsSpec(GroupedSpec, SurveyOptions):
 
     def guarantee(self, bounded_by_job: bool) -> Statement:
         """Returns the part of the statement that does not depend on the surveys."""
-        bound: Statement = {"max_partitions_per_user_is": CHOSEN}
+        bound: Statement = {"max_partitions_per_user_is": CHOSEN_BY_SURVEY}
         if self.max_partitions_per_user is not None:
             bound = bound_entries(self.max_partitions_per_user, bounded_by_job=True)
         groups = {

@@ -18,15 +18,12 @@ from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.postprocessing.estimates import CONFIDENCE
 from dp_transforms.postprocessing.unnamed import UnnamedBound, most_unnamed_users
+from dp_transforms.reports.entries import CHOSEN_BY_LOOK, is_enforced_in_rounds
 
 COUNT_NOISE = "count_noise"
 """The entry of a statement about the noise of counts that were made after the selection."""
 NOT_NAMED = "not_named"
 """The entry of a statement about partitions that were not named."""
-ENFORCED_IN_ROUNDS = "enforced in each round"
-"""What a statement says of a declared kappa if records were not bounded before the selection."""
-KAPPA_IS_CHOSEN = f"chosen by the look, and {ENFORCED_IN_ROUNDS}"
-"""What a statement says of the kappa that a look chose."""
 ROUNDS = ("renyi_rounds", "measured")
 """Strategies that take seconds to make from a statement. About partitions that they did not name,
 pages say only what the statement itself says."""
@@ -44,7 +41,7 @@ def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
     if not strategy.declared:
         entries |= {
             "max_partitions_per_user": plan.partitions,
-            "max_partitions_per_user_is": KAPPA_IS_CHOSEN,
+            "max_partitions_per_user_is": CHOSEN_BY_LOOK,
         }
     counted_of = "users, each in at most {} partitions, chosen at random"
     if branch.counting is not None:
@@ -67,7 +64,7 @@ def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
         "neighbours": REPLACE if replaces else ADD_OR_REMOVE,
     }
     plan = statement.get("plan")
-    kappa_is_chosen = statement["max_partitions_per_user_is"] == KAPPA_IS_CHOSEN
+    kappa_is_chosen = statement["max_partitions_per_user_is"] == CHOSEN_BY_LOOK
     if kappa_is_chosen:
         options |= {"max_partitions_per_user": MOST_PARTITIONS, "declared": False}
     if "composition" in statement and plan is None:
@@ -110,8 +107,7 @@ def unnamed_bound(statement: Mapping[str, Any], confidence: float) -> UnnamedBou
     strategy = strategy_of(statement)
     if strategy is None:
         return UnnamedBound(None)
-    bounded_in_rounds = "in each round" in statement["max_partitions_per_user_is"]
     # The plan of a look may let fewer partitions count than users were bounded to.
     same_bound = strategy.max_partitions_per_user == statement["max_partitions_per_user"]
-    bounded_before = same_bound and not bounded_in_rounds
+    bounded_before = same_bound and not is_enforced_in_rounds(statement)
     return most_unnamed_users(strategy, confidence, bounded_before=bounded_before)

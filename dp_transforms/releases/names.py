@@ -47,7 +47,7 @@ from dp_transforms.releases.base import (
 )
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.name_answers import NameAnswers
-from dp_transforms.releases.name_statements import ENFORCED_IN_ROUNDS, unnamed_entries
+from dp_transforms.releases.name_statements import unnamed_entries
 from dp_transforms.releases.names_files import (
     NAMED_USERS,
     columns_table,
@@ -55,6 +55,7 @@ from dp_transforms.releases.names_files import (
     read_names,
 )
 from dp_transforms.releases.tables import Release, publish
+from dp_transforms.reports.entries import ENFORCED_IN_ROUNDS
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, some
 

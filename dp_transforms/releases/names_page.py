@@ -12,8 +12,8 @@ from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.reports import page
+from dp_transforms.reports.entries import KAPPA_IS_OF
 from dp_transforms.reports.phrases import (
-    KAPPA_IS_OF,
     Wording,
     Words,
     amount,

@@ -55,7 +55,7 @@ from dp_transforms.releases.names import NamesRelease, NamesSpec
 from dp_transforms.releases.names_files import name_tables, names_table, statement_with_types
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.surveys import before_survey
-from dp_transforms.reports.phrases import KAPPA_IS_OF
+from dp_transforms.reports.entries import KAPPA_IS_OF
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,6 +16,7 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.users_beyond import UsersBeyond
 from dp_transforms.releases.base import Statement, amount_entries
 from dp_transforms.releases.lists import COORDINATES_KEY
+from dp_transforms.reports.entries import CHOSEN_BY_SURVEY
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
@@ -24,7 +25,6 @@ SURVEY = "survey"
 """The entry of a statement about the survey."""
 BEYOND = "users_beyond_the_bound"
 """The entry of a statement about users with more than kappa partitions."""
-CHOSEN = "chosen by the survey, and enforced"
 
 
 class Survey(NamedTuple):
@@ -83,7 +83,7 @@ def before_survey(statement: Mapping[str, Any]) -> Statement:
     if SURVEY not in statement:
         return dict(statement)
     follows = {*_FOLLOWS}
-    if statement["max_partitions_per_user_is"] == CHOSEN:
+    if statement["max_partitions_per_user_is"] == CHOSEN_BY_SURVEY:
         follows.add("max_partitions_per_user")
     shared = {name: value for name, value in statement.items() if name not in follows}
     survey = dict(statement[SURVEY])

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.postprocessing.estimates import rounded
+from dp_transforms.reports.entries import DECLARED, KAPPA_IS_OF
 
 NODE = PrivacyUnit.NODE.value
-KAPPA_IS_OF = "max_partitions_per_user_is_of"
-"""The entry of a statement about periods which says that kappa is for all periods together."""
 
 
 class Words(NamedTuple):
@@ -348,7 +347,7 @@ def _plan_words(row: Mapping[str, Any]) -> str:
 
 def drops_records(statement: Mapping[str, Any]) -> bool:
     """Returns whether the job may have dropped records, so that true numbers may be larger."""
-    return statement.get("max_partitions_per_user_is", "declared") != "declared"
+    return statement.get("max_partitions_per_user_is", DECLARED) != DECLARED
 
 
 def cost_words(statement: Mapping[str, Any]) -> str:
