@@ -11,6 +11,7 @@ from dp_transforms.columnar.columns import USER, plain_table, single
 from dp_transforms.columnar.grouping import group
 from dp_transforms.engines.selection_kernels import of_other_partitions
 from dp_transforms.mechanisms.identifier import identifier
+from dp_transforms.releases.name_statements import USERS_OF_OTHERS
 
 if TYPE_CHECKING:
     from dp_transforms.releases import NamesSpec
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def entries_of_others(users: int) -> dict[str, Any]:
     """Returns the entry of a statement for a noisy number of users."""
-    return {"users_of_other_partitions": users}
+    return {USERS_OF_OTHERS: users}
 
 
 def users_of_others(records: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:

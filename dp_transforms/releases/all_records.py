@@ -95,14 +95,13 @@ from dp_transforms.releases.lists import (
 )
 from dp_transforms.releases.surveys import (
     BEYOND,
-    SURVEY,
     Survey,
     SurveyedList,
     decoded_survey,
     estimate_of,
     survey_of_rows,
 )
-from dp_transforms.reports.entries import CHOSEN_BY_SURVEY
+from dp_transforms.reports.entries import CHOSEN_BY_SURVEY, SURVEY
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, of_periods
 

@@ -58,6 +58,7 @@ from dp_transforms.releases.questions import (
     questions_to_show,
 )
 from dp_transforms.releases.tables import Release, publish
+from dp_transforms.reports.entries import SURVEY
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import (
     NO_WORDS,
@@ -323,7 +324,7 @@ def _period_words(statement: Mapping[str, Any]) -> str:
         return ""
     periods, period = statement["periods"], statement.get("period")
     about_others = ""
-    if "survey" in statement:
+    if SURVEY in statement:
         about_others = (
             f" If a user has records in more {periods['of']}s, those of the others are in no list, "
             "and in no number of all records."

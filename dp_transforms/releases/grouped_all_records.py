@@ -53,13 +53,12 @@ from dp_transforms.releases.groups import (
 )
 from dp_transforms.releases.lists import ALL_USERS, parse_lists, read_lists
 from dp_transforms.releases.surveys import (
-    SURVEY,
     Survey,
     SurveyedList,
     estimate_of,
     survey_of_rows,
 )
-from dp_transforms.reports.entries import CHOSEN_BY_SURVEY
+from dp_transforms.reports.entries import CHOSEN_BY_SURVEY, SURVEY
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine

@@ -22,6 +22,8 @@ from dp_transforms.reports.entries import CHOSEN_BY_LOOK, is_enforced_in_rounds
 
 COUNT_NOISE = "count_noise"
 """The entry of a statement about the noise of counts that were made after the selection."""
+USERS_OF_OTHERS = "users_of_other_partitions"
+"""The entry of a statement with the noisy number of users of partitions that are not named."""
 NOT_NAMED = "not_named"
 """The entry of a statement about partitions that were not named."""
 ROUNDS = ("renyi_rounds", "measured")

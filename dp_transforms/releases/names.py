@@ -55,7 +55,7 @@ from dp_transforms.releases.names_files import (
     read_names,
 )
 from dp_transforms.releases.tables import Release, publish
-from dp_transforms.reports.entries import ENFORCED_IN_ROUNDS
+from dp_transforms.reports.entries import ENFORCED_IN_ROUNDS, OTHER_PARTITIONS
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, some
 
@@ -304,7 +304,7 @@ class NamesSpec(ReleaseSpec):
             statement["public_partitions"] = len(self.public_partitions)
             statement["public_threshold"] = self._least_public
         if self.others_epsilon is not None:
-            statement["other_partitions"] = {
+            statement[OTHER_PARTITIONS] = {
                 "mechanism": "discrete Laplace noise on the number of users",
                 **amount_entries("epsilon", PrivacyBudget(self.others_epsilon).epsilon),
                 "sensitivity": 1,

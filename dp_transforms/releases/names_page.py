@@ -11,8 +11,9 @@ from dp_transforms.files.filenames import COUNTS, NAMES_PICTURE
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.releases.name_statements import COUNT_NOISE, USERS_OF_OTHERS
 from dp_transforms.reports import page
-from dp_transforms.reports.entries import KAPPA_IS_OF
+from dp_transforms.reports.entries import KAPPA_IS_OF, OTHER_PARTITIONS
 from dp_transforms.reports.phrases import (
     Wording,
     Words,
@@ -91,7 +92,7 @@ def _about_counts(release: NamesRelease, terms: Wording) -> str:
         "the partition is named, whatever that number is: of a hundred intervals about "
         f"{100 * (1 - confidence):.0f} do not."
     )
-    if not release.has_estimates and "count_noise" in release.statement:
+    if not release.has_estimates and COUNT_NOISE in release.statement:
         return (
             f"Counts are of {terms.users}, with noise.{terms.limits('They are')} Partitions were "
             "counted after they had been named, with noise of their own: "
@@ -128,10 +129,10 @@ def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
 
 def _others(statement: dict[str, Any], terms: Wording) -> str:
     """Returns a sentence on how many users have other partitions, if that was released."""
-    if "users_of_other_partitions" not in statement:
+    if USERS_OF_OTHERS not in statement:
         return ""
-    users = statement["users_of_other_partitions"]
-    noise = DiscreteLaplace(1 / Fraction(str(statement["other_partitions"]["epsilon"])))
+    users = statement[USERS_OF_OTHERS]
+    noise = DiscreteLaplace(1 / Fraction(str(statement[OTHER_PARTITIONS]["epsilon"])))
     # Noise of ``beyond`` or more, on one side, has at most half of the failure probability.
     miss = _MISS / 2
     beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
@@ -163,7 +164,7 @@ def names_words(statement: Mapping[str, Any]) -> list[str]:
         f"that it has with the other, plus {delta}.",
         bound_words(statement) + _period_words(statement),
     ]
-    if more := statement.get("other_partitions", {}).get("epsilon"):
+    if more := statement.get(OTHER_PARTITIONS, {}).get("epsilon"):
         paragraphs[0] += (
             " Beside the names, the number of users of other partitions costs epsilon = "
             f"{amount(more)} more, {amount(round(statement['epsilon'] + more, 12))} in all."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.files.filenames import GROUPS_FILE, PERIODS, period_start
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.reports import page
+from dp_transforms.reports.entries import SURVEY
 from dp_transforms.reports.phrases import Wording, Words, wording
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _introduction(releases: Releases, terms: Wording, picture: bytes) -> str:
     if releases.kind == "group":
         each = f"all {terms.users} and that of each group"
     what = "as released: the numbers before noise differ by the noise that makes them private."
-    has_surveys = "survey" in releases.statement
+    has_surveys = SURVEY in releases.statement
     if has_surveys:
         what = (
             "estimated: numbers are those of all records, by the list of the records that bounding "

@@ -16,13 +16,11 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.users_beyond import UsersBeyond
 from dp_transforms.releases.base import Statement, amount_entries
 from dp_transforms.releases.lists import COORDINATES_KEY
-from dp_transforms.reports.entries import CHOSEN_BY_SURVEY
+from dp_transforms.reports.entries import CHOSEN_BY_SURVEY, SURVEY
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
-SURVEY = "survey"
-"""The entry of a statement about the survey."""
 BEYOND = "users_beyond_the_bound"
 """The entry of a statement about users with more than kappa partitions."""
 

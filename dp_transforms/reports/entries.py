@@ -17,6 +17,11 @@ CHOSEN_BY_SURVEY = "chosen by the survey, and enforced"
 
 KAPPA_IS_OF = "max_partitions_per_user_is_of"
 """The entry of a statement about periods which says that kappa is for all periods together."""
+SURVEY = "survey"
+"""The entry of a statement about the survey."""
+OTHER_PARTITIONS = "other_partitions"
+"""The entry of a statement about the cost of the number of users of partitions that are not
+named."""
 
 
 def is_enforced_in_rounds(statement: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents, span_words
 from dp_transforms.postprocessing.text_table import text_table as text_table
+from dp_transforms.reports.entries import SURVEY
 from dp_transforms.reports.phrases import Words, cost_words
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def each_interval(statement: Mapping[str, Any]) -> str:
     """Returns sentences that say what the interval below each number of a list contains. The list
     is that of a privacy.json; if it has a survey, its numbers are those of all records."""
     contains = "number before noise", "over the noise alone"
-    if "survey" in statement:
+    if SURVEY in statement:
         contains = "number of all records", "over the noise of the list and its survey"
     number, noise = contains
     return (

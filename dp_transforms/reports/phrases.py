@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.postprocessing.estimates import rounded
-from dp_transforms.reports.entries import DECLARED, KAPPA_IS_OF
+from dp_transforms.reports.entries import DECLARED, KAPPA_IS_OF, OTHER_PARTITIONS, SURVEY
 
 NODE = PrivacyUnit.NODE.value
 
@@ -100,7 +100,7 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
     names = [words.about] if words.about else columns
     # A list without any names of columns may be one of passwords.
     guessing = not names or any("pass" in name.lower() or name.lower() == "pin" for name in names)
-    if "survey" in statement:
+    if SURVEY in statement:
         # Guessing metrics have intervals only for lists of which nothing was dropped.
         guessing = False
     return Wording(
@@ -297,7 +297,7 @@ def _survey_words(statement: Mapping[str, Any]) -> str:
         counts = f"Each user counts in at most {some(kappa, 'partition')} of the list"
     survey = "A survey of each list, of how many partitions users have, took a part of its epsilon"
     if not _is_of_surveys(statement):
-        epsilon = amount(statement["survey"]["epsilon"])
+        epsilon = amount(statement[SURVEY]["epsilon"])
         survey = f"A survey of how many partitions users have took epsilon = {epsilon} of the whole"
     return (
         f"{counts}, drawn at random; the job that made this release enforced it. {survey}; it "
@@ -309,7 +309,7 @@ def _survey_words(statement: Mapping[str, Any]) -> str:
 def _is_of_surveys(statement: Mapping[str, Any]) -> bool:
     """Returns whether a statement is that of several lists, each with a survey. Then the costs of
     the surveys are not in it, since each list has its own."""
-    return "survey" in statement and "epsilon" not in statement["survey"]
+    return SURVEY in statement and "epsilon" not in statement[SURVEY]
 
 
 def choice_words(statement: Mapping[str, Any]) -> list[str]:
@@ -359,7 +359,7 @@ def cost_words(statement: Mapping[str, Any]) -> str:
     if "epsilon_of_all" in periods:
         whole = f"epsilon {amount(periods['epsilon_of_all'])} for all {periods['of']}s together"
         cost = f"{whole}, {amount(statement['epsilon'])} for each"
-    if "other_partitions" in statement:
-        others = amount(statement["other_partitions"]["epsilon"])
+    if OTHER_PARTITIONS in statement:
+        others = amount(statement[OTHER_PARTITIONS]["epsilon"])
         cost += f" for the names, and epsilon {others} for users of other partitions"
     return cost
