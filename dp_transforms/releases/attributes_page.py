@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import ATTRIBUTES_PICTURE, UNIQUE_PICTURE
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents
+from dp_transforms.releases.questions import (
+    ENTROPY_BITS,
+    MIN_ENTROPY_BITS,
+    NORMALIZED_ENTROPY,
+    TSALLIS_ENTROPY,
+    UNIQUE,
+    USERS,
+    VALUES,
+    in_sets_below,
+)
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import Words, some, wording
 
@@ -17,7 +27,6 @@ if TYPE_CHECKING:
 
 _Ranking = Sequence[tuple[str, dict[str, Estimate]]]
 _LONGEST_LABEL, _FEWEST_LETTERS = 24, 3
-_BITS, _UNIQUE = "Shannon entropy (bits)", "unique"
 
 
 def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
@@ -46,15 +55,15 @@ there are, and {users} without a value of an attribute are not in its list."""
         f"Ranked by their Shannon entropy; the order of attributes whose intervals overlap may be "
         f"another one without noise. {page.each_interval(release.statement)}",
         ranking,
-        {_BITS: ("Entropy, bits", page.bits_text), _UNIQUE: ("Unique", _share_text)},
+        {ENTROPY_BITS: ("Entropy, bits", page.bits_text), UNIQUE: ("Unique", _share_text)},
     )
     content += _table(
         f"How many {users} hide in small sets",
         f"The part of {users} whose value fewer than 10, or 100, of them share.",
         ranking,
         {
-            "in sets below 10": ("Below 10", _share_text),
-            "in sets below 100": ("Below 100", _share_text),
+            in_sets_below(10): ("Below 10", _share_text),
+            in_sets_below(100): ("Below 100", _share_text),
         },
     )
     content += _table(
@@ -62,8 +71,8 @@ there are, and {users} without a value of an attribute are not in its list."""
         f"The {users} with a value, and the number of different values.",
         ranking,
         {
-            "users": (users.capitalize(), page.count_text),
-            "values": ("Values", page.count_text),
+            USERS: (users.capitalize(), page.count_text),
+            VALUES: ("Values", page.count_text),
         },
     )
     content += _table(
@@ -74,9 +83,9 @@ there are, and {users} without a value of an attribute are not in its list."""
         "the probability that two draws have different values.",
         ranking,
         {
-            "normalized entropy": ("Normalized", _ratio_text),
-            "min-entropy (bits)": ("Min, bits", page.bits_text),
-            "Tsallis entropy": ("Tsallis", _ratio_text),
+            NORMALIZED_ENTROPY: ("Normalized", _ratio_text),
+            MIN_ENTROPY_BITS: ("Min, bits", page.bits_text),
+            TSALLIS_ENTROPY: ("Tsallis", _ratio_text),
         },
     )
     title = f"Differentially private ranking of identifying attributes{words.of_data}"
@@ -85,11 +94,11 @@ there are, and {users} without a value of an attribute are not in its list."""
 
 def entropy_figure(ranking: _Ranking) -> Any:
     """Returns a drawing of the Shannon entropy of each attribute, in the order of the ranking."""
-    return page.interval_bars("Shannon entropy", "bits", _bars(ranking, _BITS))
+    return page.interval_bars("Shannon entropy", "bits", _bars(ranking, ENTROPY_BITS))
 
 
 def _unique_figure(ranking: _Ranking, users: str) -> Any:
-    return page.interval_bars(f"Unique {users}", f"part of {users}", _bars(ranking, _UNIQUE), 1)
+    return page.interval_bars(f"Unique {users}", f"part of {users}", _bars(ranking, UNIQUE), 1)
 
 
 def _bars(ranking: _Ranking, name: str) -> list[tuple[str, Estimate]]:

@@ -42,15 +42,24 @@ QUESTIONS = (
     *(Question(f"share of the top {n:,}", "share_of_top", (n,)) for n in (10, 100, 1000)),
 )
 USERS, VALUES, ENTROPY_BITS, UNIQUE = "users", "values", "Shannon entropy (bits)", "unique"
+NORMALIZED_ENTROPY, TSALLIS_ENTROPY = "normalized entropy", "Tsallis entropy"
+MIN_ENTROPY_BITS = "min-entropy (bits)"
+
+
+def in_sets_below(users: int) -> str:
+    """Returns the words for the part of users whose value fewer than so many users share."""
+    return f"in sets below {users:,}"
+
+
 IDENTIFYING = (
     Question(USERS, "total"),
     Question(VALUES, "number_of_partitions"),
     Question(ENTROPY_BITS, "shannon_entropy"),
-    Question("normalized entropy", "normalized_entropy"),
-    Question("min-entropy (bits)", "min_entropy"),
-    Question("Tsallis entropy", "tsallis_entropy"),
+    Question(NORMALIZED_ENTROPY, "normalized_entropy"),
+    Question(MIN_ENTROPY_BITS, "min_entropy"),
+    Question(TSALLIS_ENTROPY, "tsallis_entropy"),
     Question(UNIQUE, "share_unique"),
-    *(Question(f"in sets below {n:,}", "share_in_small_partitions", (n,)) for n in (10, 100)),
+    *(Question(in_sets_below(n), "share_in_small_partitions", (n,)) for n in (10, 100)),
 )
 """Questions on how identifying an attribute is. Its values are the partitions."""
 _ALWAYS = 2
