@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import COUNTS, NAMES_PICTURE
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.enclosure import smallest_where
+from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.releases.name_statements import COUNT_NOISE, USERS_OF_OTHERS
 from dp_transforms.reports import page
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 100
 _DRAWN = 20
-_MISS = Fraction(1, 20)
 
 
 def names_page(release: NamesRelease, words: Words) -> page.Page:
@@ -132,14 +131,12 @@ def _others(statement: dict[str, Any], terms: Wording) -> str:
     if USERS_OF_OTHERS not in statement:
         return ""
     users = statement[USERS_OF_OTHERS]
-    noise = DiscreteLaplace(1 / Fraction(str(statement[OTHER_PARTITIONS]["epsilon"])))
-    # Noise of ``beyond`` or more, on one side, has at most half of the failure probability.
-    miss = _MISS / 2
-    beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
-    low, high = max(0, users - beyond + 1), users + beyond - 1
+    noise = DiscreteLaplace(1 / Fraction(statement[OTHER_PARTITIONS]["epsilon_exact"]))
+    reach = noise.reach((1 - CONFIDENCE) / 2)
+    low, high = max(0, users - reach), users + reach
     return (
         f" About {users:,} {terms.users} have {terms.things} that are not named: between "
-        f"{low:,} and {high:,} ({float(1 - _MISS):.0%} confidence)."
+        f"{low:,} and {high:,} ({float(CONFIDENCE):.0%} confidence)."
     )
 
 

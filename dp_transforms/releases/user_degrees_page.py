@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from dp_transforms.files.filenames import RANKS_FILE
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.enclosure import smallest_where
+from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import Words
 
 if TYPE_CHECKING:
     from dp_transforms.releases.user_degrees import DegreesOfUsers
-
-_MISS = Fraction(1, 20)
 
 
 def user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
@@ -29,10 +27,8 @@ def user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
         for low, high in zip(degrees.lowest, ends, strict=True)
     ]
     spans[-1] = f"{degrees.lowest[-1]:,} or more"
-    noise = DiscreteLaplace(1 / Fraction(str(release.statement["epsilon"])))
-    # Noise larger than ``reach``, on one side, has at most half of the failure probability.
-    miss = _MISS / 2
-    reach = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1) - 1
+    noise = DiscreteLaplace(1 / Fraction(release.statement["epsilon_exact"]))
+    reach = noise.reach((1 - CONFIDENCE) / 2)
     estimates = [Estimate(users, users - reach, users + reach) for users in degrees.users]
     drawn = [
         (span, Estimate(max(0, noisy.value), max(0, noisy.low), max(0, noisy.high)))
@@ -41,7 +37,7 @@ def user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
     picture = page.png(page.interval_bars("Partitions of users", words.users, drawn))
     intro = (
         f"How many partitions {words.users} have, with noise. The interval below each number holds "
-        f"the number before noise with {float(1 - _MISS):.0%} confidence. Each interval holds by "
+        f"the number before noise with {float(CONFIDENCE):.0%} confidence. Each interval holds by "
         "itself. Noisy numbers may be below 0, and are drawn as 0."
     )
     rows = [(span, page.count_text(noisy)) for span, noisy in zip(spans, estimates, strict=True)]
