@@ -28,7 +28,7 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS, route_by
 from dp_transforms.releases import HierarchySpec
-from dp_transforms.releases.hierarchy import PartitionGroups
+from dp_transforms.releases.hierarchy import PartitionGroups, in_order
 from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -124,7 +124,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
             # This gathers the lists, so that runners do not fuse later steps with the release.
             | "Lists" >> beam.combiners.ToList()
             | "InOrder"
-            >> beam.FlatMap(_in_order).with_output_types(tuple[tuple[str, ...], ReleasedList])
+            >> beam.FlatMap(in_order).with_output_types(tuple[tuple[str, ...], ReleasedList])
         )
 
     def display_data(self) -> dict[str, Any]:
@@ -141,10 +141,3 @@ def _release(
     histograms_of_groups: Mapping[str, Mapping[int, int]], spec: HierarchySpec, secret: JobSecret
 ) -> list[tuple[tuple[str, ...], ReleasedList]]:
     return hierarchy_kernels.release_histograms(histograms_of_groups, spec, secret)
-
-
-def _in_order(
-    lists: list[tuple[tuple[str, ...], ReleasedList]],
-) -> list[tuple[tuple[str, ...], ReleasedList]]:
-    """Returns (path, list) from the top down, and sorted by path within a level."""
-    return sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))

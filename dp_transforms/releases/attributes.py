@@ -65,6 +65,7 @@ from dp_transforms.releases.lists import (
     price_entries,
     price_of,
     read_lists,
+    rows_of,
 )
 from dp_transforms.releases.questions import ENTROPY_BITS, UNIQUE, USERS, VALUES
 from dp_transforms.releases.series import Releases, columns_of_estimates
@@ -110,14 +111,12 @@ def attribute_tables(
 ) -> Tables:
     """Returns the table of the lists, and that of their noisy coordinates if they are decoded.
 
-    A list without partitions has the row 0,0, so that every attribute is named.
-
     Args:
       lists: (label, list) for each attribute, in order.
       statement: their privacy statement.
     """
     lists = list(lists)
-    rows = [(label, *row) for label, released in lists for row in list(released) or [(0, 0)]]
+    rows = [(label, *row) for label, released in lists for row in rows_of(released)]
     tables = {ATTRIBUTES_FILE: CsvTable(ATTRIBUTES_HEADER, rows)}
     if is_decoded(statement):
         coordinates = [

@@ -51,7 +51,7 @@ from dp_transforms.releases.groups import (
     grouped_tables,
     statement_of_each,
 )
-from dp_transforms.releases.lists import ALL_USERS, parse_lists, read_lists
+from dp_transforms.releases.lists import ALL_USERS, parse_lists, read_lists, rows_of
 from dp_transforms.releases.surveys import (
     Survey,
     SurveyedList,
@@ -88,8 +88,7 @@ def _tables_with(
     for label in sorted(surveyed):
         degrees = surveyed[label].survey.degrees
         surveys += [(*label, *row) for row in zip(degrees.lowest, degrees.users, strict=True)]
-        # As in the file of lists, an empty list has the row 0,0.
-        all_records += [(*label, *row) for row in list(estimates[label]) or [(0, 0)]]
+        all_records += [(*label, *row) for row in rows_of(estimates[label])]
     lists = ((*label, element.released) for label, element in surveyed.items())
     return {
         **grouped_tables(lists, statement),

@@ -35,7 +35,13 @@ from dp_transforms.releases.base import (
     set_positive_integers,
 )
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.lists import is_decoded, list_guarantee, price_entries, read_lists
+from dp_transforms.releases.lists import (
+    is_decoded,
+    list_guarantee,
+    price_entries,
+    read_lists,
+    rows_of,
+)
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
@@ -52,12 +58,11 @@ def grouped_tables(
     lists: Iterable[tuple[str, str, ReleasedList]], statement: Mapping[str, Any]
 ) -> Tables:
     """Returns the tables of lists, which come with their attribute and group and are sorted by
-    them. A list without partitions has the row 0,0, so that every group is named."""
+    them."""
     rows: list[tuple[Any, ...]] = []
     coordinates: list[tuple[Any, ...]] = []
     for attribute, group, released in sorted(lists, key=lambda labelled: labelled[:2]):
-        rows_of_list = list(released) or [(0, 0)]
-        rows += [(attribute, group, *row) for row in rows_of_list]
+        rows += [(attribute, group, *row) for row in rows_of(released)]
         if released.coordinates is not None:
             coordinates += [(attribute, group, *row) for row in released.coordinates]
     tables = {LISTS_FILE: CsvTable(LISTS_HEADER, rows)}

@@ -72,6 +72,7 @@ from dp_transforms.releases.lists import (
     parse_lists,
     price_entries,
     price_of,
+    rows_of,
 )
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
@@ -99,19 +100,24 @@ class PartitionGroups(NamedTuple):
     groups: tuple[int, ...]
 
 
+def in_order(lists: Iterable[tuple[Path, ReleasedList]]) -> list[tuple[Path, ReleasedList]]:
+    """Returns (path, list) from the top down, and sorted by path within a level."""
+    return sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))
+
+
 def hierarchy_tables(lists: Iterable[tuple[Path, ReleasedList]], statement: Statement) -> Tables:
     """Returns the tables of the lists and of their noisy coordinates, from the top down.
 
     A row begins with the names of its group at all levels; those below the group's own level are
-    empty. A list without partitions has the row 0,0, so that every group is named.
+    empty.
     """
     levels = _level_names(statement)
 
     def label(path: Path) -> Path:
         return path + ("",) * (len(levels) - len(path))
 
-    lists = sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))
-    rows = [(*label(path), *row) for path, released in lists for row in list(released) or [(0, 0)]]
+    lists = in_order(lists)
+    rows = [(*label(path), *row) for path, released in lists for row in rows_of(released)]
     coordinates = [
         (*label(path), *row) for path, released in lists for row in released.coordinates or ()
     ]
@@ -332,10 +338,9 @@ class HierarchyReleases(Releases):
     def __init__(self, lists: Mapping[Path, ReleasedList], statement: Mapping[str, Any]):
         prices = statement["levels"]
         common = {name: value for name, value in statement.items() if name not in _OF_ALL}
-        paths = sorted(lists, key=lambda path: (len(path), path))
         releases = {
-            path: _AddedUp(lists[path], {**common, **prices[len(path)], "group": " / ".join(path)})
-            for path in paths
+            path: _AddedUp(released, {**common, **prices[len(path)], "group": " / ".join(path)})
+            for path, released in in_order(lists.items())
         }
         super().__init__(releases, "group")
         self.statement = dict(statement)

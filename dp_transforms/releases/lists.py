@@ -123,6 +123,12 @@ def is_decoded(statement: Mapping[str, Any]) -> bool:
     return any(entry.get("mechanism") in _DECODED_TITLES for entry in lists)
 
 
+def rows_of(released: FrequencyList) -> list[tuple[int, int]]:
+    """Returns the rows of a list in a file of several lists. A list without partitions has the row
+    0,0, so that the file names it."""
+    return list(released) or [(0, 0)]
+
+
 def list_tables(lists: Iterable[ReleasedList], statement: Mapping[str, Any]) -> Tables:
     """Returns the tables of the only list: itself, and its noisy coordinates if it has them."""
     (released,) = lists
@@ -135,8 +141,8 @@ def list_tables(lists: Iterable[ReleasedList], statement: Mapping[str, Any]) -> 
 
 def parse_lists(content: bytes, header: Sequence[str]) -> dict[tuple[str, ...], FrequencyList]:
     """Returns the lists of a file, by (attribute, group). A file without these columns has one
-    list, and its key is (). The row 0,0 stands for a list without partitions. Errors are those of
-    ``parse_rows``."""
+    list, and its key is (). Other files have the row 0,0 for a list without partitions, see
+    ``rows_of``. Errors are those of ``parse_rows``."""
     lists: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     if tuple(header) == FREQUENCIES_HEADER:
         lists[()] = []
