@@ -71,7 +71,14 @@ from dp_transforms.releases.questions import ENTROPY_BITS, UNIQUE, USERS, VALUES
 from dp_transforms.releases.series import Releases, columns_of_estimates
 from dp_transforms.releases.tables import publish
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, amount, cost_words, mechanism_words
+from dp_transforms.reports.phrases import (
+    NO_WORDS,
+    Words,
+    amount,
+    cost_words,
+    guarantee_words,
+    mechanism_words,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -316,14 +323,11 @@ _OF_ALL = ("lists", "composition")
 
 def statement_words(statement: Mapping[str, Any]) -> list[str]:
     """Puts the privacy.json of lists of attributes into paragraphs that a publisher can paste."""
-    epsilon = amount(statement["epsilon"])
+    what = "These lists, one for each attribute of users, were released together"
     parts = [f"{amount(entry['epsilon'])} for {entry['attribute']}" for entry in statement["lists"]]
     return [
-        "These lists, one for each attribute of users, were released together under pure "
-        f"epsilon-differential privacy with epsilon = {epsilon}. The privacy unit is one user; "
-        f"neighbouring data sets: {statement['neighbours']}. Whether any one person's records were "
-        f"used or not, every possible release is at most e^{epsilon} times as likely in one case "
-        "as in the other. The values of attributes were not released.",
+        guarantee_words(what, statement["epsilon"], statement)
+        + " The values of attributes were not released.",
         f"Epsilon adds up from: {', '.join(parts)}.",
         "Each user counts for an attribute with one value, chosen at random where the user's "
         "records have several; the job that made this release enforced it. Users without a value "

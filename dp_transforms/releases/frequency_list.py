@@ -65,6 +65,7 @@ from dp_transforms.reports.phrases import (
     Words,
     amount,
     bound_words,
+    guarantee_words,
     mechanism_words,
     span_of,
     wording,
@@ -303,19 +304,16 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     ...     "max_partitions_per_user_is": "enforced"})[1]
     'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
     """
-    epsilon, unit = amount(statement["epsilon"]), statement.get("privacy_unit", "user")
-    whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
-    what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
+    what = f"This {'degree' if 'degree' in statement else 'frequency'} list was released"
+    epsilon = statement["epsilon"]
     if "periods" in statement and "period" not in statement:  # the statement is of all periods
-        epsilon = amount(statement["periods"]["epsilon_of_all"])
-        what = "These frequency lists were"
+        what = "These frequency lists were released"
+        epsilon = statement["periods"]["epsilon_of_all"]
+    about = "users" if statement.get("privacy_unit", "user") == "user" else "graph"
     return [
-        f"{what} released under pure epsilon-differential privacy with epsilon = {epsilon}. The "
-        f"privacy unit is one {unit}; "
-        f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
-        f"possible release is at most e^{epsilon} times as likely in one case as in the other.",
+        guarantee_words(what, epsilon, statement),
         bound_words(statement) + _period_words(statement),
-        mechanism_words([statement["mechanism"]], "users" if unit == "user" else "graph"),
+        mechanism_words([statement["mechanism"]], about),
     ]
 
 

@@ -28,7 +28,7 @@ from dp_transforms.releases.base import (
 )
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, amount, mechanism_words
+from dp_transforms.reports.phrases import NO_WORDS, Words, guarantee_words, mechanism_words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -118,13 +118,9 @@ class DegreesOfUsers(Release):
         return user_degrees_page(self, words)
 
     def statement_words(self) -> list[str]:
-        epsilon, most = amount(self.statement["epsilon"]), self.statement["max_degree"]
+        what, most = "These numbers of users were released", self.statement["max_degree"]
         return [
-            "These numbers of users were released under pure epsilon-differential privacy with "
-            f"epsilon = {epsilon}. The privacy unit is one user; neighbouring data sets: "
-            f"{self.statement['neighbours']}. Whether any one person's records were used or not, "
-            f"every possible release is at most e^{epsilon} times as likely in one case as in the "
-            "other.",
+            guarantee_words(what, self.statement["epsilon"], self.statement),
             f"A user of more than {most:,} partitions counts as having so many.",
             mechanism_words([self.statement["mechanism"]], "users"),
         ]

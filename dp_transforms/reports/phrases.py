@@ -220,6 +220,19 @@ def amount(value: float) -> str:
     return f"{rounded(value, 6, ROUND_CEILING):g}"
 
 
+def guarantee_words(what: str, epsilon: float, statement: Mapping[str, Any]) -> str:
+    """Returns sentences on the guarantee of a release without delta. ``what`` begins the first one,
+    such as "These lists were released"."""
+    cost, unit = amount(epsilon), statement.get("privacy_unit", "user")
+    whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
+    return (
+        f"{what} under pure epsilon-differential privacy with epsilon = {cost}. The privacy unit "
+        f"is one {unit}; neighbouring data sets: {statement['neighbours']}. Whether {whose} used "
+        f"or not, every possible release is at most e^{cost} times as likely in one case as in the "
+        "other."
+    )
+
+
 def mechanism_words(names: Iterable[str], about: str) -> str:
     """Returns sentences that say which mechanisms made a release, and what further analysis costs.
     ``about`` says what the release is about: users or a graph."""
