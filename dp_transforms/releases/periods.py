@@ -105,11 +105,6 @@ class PeriodSpec(ReleaseSpec):
         return self.tables.file_name
 
     @property
-    def epsilon_of_each(self) -> Fraction:
-        """Returns the cost of one period, if each is released by itself."""
-        return PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
-
-    @property
     def periods_per_user(self) -> int:
         """Returns the largest number of periods in which a user counts."""
         number = len(self.periods)
@@ -144,7 +139,22 @@ class PeriodSpec(ReleaseSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodListsSpec(PeriodSpec):
+class SeparatePeriodsSpec(PeriodSpec):
+    """Specifies a release for each public period by itself."""
+
+    @property
+    def epsilon_of_each(self) -> Fraction:
+        """Returns the cost of one period."""
+        return PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
+
+    @property
+    def about(self) -> Statement:
+        whole = PrivacyBudget(self.epsilon).epsilon
+        return super().about | amount_entries("epsilon_of_all", whole)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodListsSpec(SeparatePeriodsSpec):
     """Specifies a list for each public period. Arguments are those of ``ReleaseListsByPeriod``."""
 
     tables = ReleasedTables(FREQUENCIES_FILE, list_tables)
@@ -172,11 +182,6 @@ class PeriodListsSpec(PeriodSpec):
     def requests(self) -> tuple[Request, ...]:
         return (Request(f"frequency list of each {self.kind}", Cost(PrivacyBudget(self.epsilon))),)
 
-    @property
-    def about(self) -> Statement:
-        whole = PrivacyBudget(self.epsilon).epsilon
-        return super().about | amount_entries("epsilon_of_all", whole)
-
     def release(self, engine: Engine) -> Collections:
         return engine.lists_by_period(self)
 
@@ -185,7 +190,7 @@ class PeriodListsSpec(PeriodSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodAllRecordsSpec(PeriodSpec, SurveyOptions):
+class PeriodAllRecordsSpec(SeparatePeriodsSpec, SurveyOptions):
     """Specifies a survey and a list for each public period. Other arguments than those of
     ``PeriodListsSpec`` are those of ``SurveyOptions``.
 
@@ -222,11 +227,6 @@ class PeriodAllRecordsSpec(PeriodSpec, SurveyOptions):
             f"survey and frequency list of each {self.kind}", Cost(PrivacyBudget(self.epsilon))
         )
         return (request,)
-
-    @property
-    def about(self) -> Statement:
-        whole = PrivacyBudget(self.epsilon).epsilon
-        return super().about | amount_entries("epsilon_of_all", whole)
 
     def release(self, engine: Engine) -> Collections:
         return engine.all_records_by_period(self)
@@ -333,17 +333,22 @@ def names_of_each(
       selected: the tables of an engine, with the period of a name in the column ``list``.
       statement: the joint statement of all periods.
     """
+    statement = statement_with_types(names_table(selected, statement), statement)
+    releases = {}
+    for period in periods:
+        of_period = [names_of_period(table, period) for table in selected]
+        names = names_table(of_period, statement)
+        releases[period] = NamesRelease(names, statement | {"period": period})
+    return releases
+
+
+def names_of_period(selected: pa.Table, period: str) -> pa.Table:
+    """Returns the rows of one period of a table of names, whose column ``list`` has the periods."""
     import pyarrow.compute as pc
 
     from dp_transforms.columnar.attributes import LIST
 
-    statement = statement_with_types(names_table(selected, statement), statement)
-    releases = {}
-    for period in periods:
-        of_period = [table.filter(pc.equal(table[LIST], period)) for table in selected]
-        names = names_table(of_period, statement)
-        releases[period] = NamesRelease(names, statement | {"period": period})
-    return releases
+    return selected.filter(pc.equal(selected[LIST], period))
 
 
 def write_all_periods(

@@ -15,6 +15,7 @@ from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.releases.base import ReleasedTables, Statement
 from dp_transforms.releases.list_and_names import list_release, name_tables_beside
+from dp_transforms.releases.periods import names_of_period
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,16 @@ def write_periods(
     the statement of each period."""
     import pyarrow.compute as pc
 
+    from dp_transforms.columnar.attributes import LIST
+
     released: dict[str, list[Any]] = {period: [] for period in writers}
     for element in elements:
         if isinstance(element, tuple):
             period, released_list = element
             released[period].append(released_list)
         else:
-            for period in pc.unique(element["list"]).to_pylist():
-                released[period].append(element.filter(pc.equal(element["list"], period)))
+            for period in pc.unique(element[LIST]).to_pylist():
+                released[period].append(names_of_period(element, period))
     entries = list(others)
     for period, write in writers.items():
         write(budget_entry, released[period], entries)
