@@ -345,7 +345,7 @@ the order of partitions that all users share differs from round to round by noth
 - context = bound_in_round(index) if shared_order else BOUND_CONTRIBUTIONS
 + context = BOUND_CONTRIBUTIONS
 the last round weighs by other steps than its distribution allows
-- weights = functools.partial(strategy.weights, index, named=rows_of(side_input))
+- weights = functools.partial(strategy.weights, index, named=rows_of(named))
 + weights = functools.partial(strategy.weights, index, named=1 << 30)
 # dp_transforms/engines/selection_kernels.py: beam/test_selection.py
 a retry decides about a partition again
@@ -438,8 +438,8 @@ the noise of later counts does not grow with how many of a user's count
 + self.budget.order / (2
 # dp_transforms/engines/round_kernels.py: mechanisms/selection/test_measured.py
 users count in all of their named partitions
-- bound(decoded(named), at_most=later.partitions)
-+ bound(decoded(named), at_most=None)
+- bound(decoded(counted), at_most=later.partitions)
++ bound(decoded(counted), at_most=None)
 all partitions of a user count in the tails of a look
 - distinct_pairs(decoded(pairs), at_most=1, key=key)
 + distinct_pairs(decoded(pairs), at_most=2, key=key)

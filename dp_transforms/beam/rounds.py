@@ -111,10 +111,10 @@ class _RoundsOnBeam:
         """Returns tables of the names of a round: users ``weigh`` their partitions that have no
         name of an ``earlier`` round, and ``decide`` looks at the sums of weights. Both must go by
         the same choice (``same_choice``)."""
-        side_inputs: dict[str, Any] = {"side_input": (), "choice": choice}
+        side_inputs: dict[str, Any] = {"named": (), "choice": choice}
         if earlier:
             named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
-            side_inputs["side_input"] = beam.pvalue.AsList(named)
+            side_inputs["named"] = beam.pvalue.AsList(named)
         columns: tuple[str, ...] = (PARTITION, WEIGHT, COUNT)
         if choice is not None:
             columns = (*columns, MARK)
@@ -143,7 +143,7 @@ class _RoundsOnBeam:
         )
         users = self._users | "WeighNamed" >> shuffle.on_threads(
             functools.partial(weigh_marked, weigh),
-            side_input=beam.pvalue.AsList(tables),
+            named=beam.pvalue.AsList(tables),
             choice=choice,
         )
         counted = (

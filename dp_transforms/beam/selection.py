@@ -313,7 +313,7 @@ def _selected_by_counts(
         public = tables.pipeline | "Public" >> beam.Create(
             [selection_kernels.public_counts(spec)], reshuffle=False
         ).with_output_types(pa.Table)
-        side_inputs["side_input"] = beam.pvalue.AsList(public)
+        side_inputs["public_names"] = beam.pvalue.AsList(public)
         # Public partitions without users have counts too.
         both = (tables, public) | beam.Flatten()
         tables = both | "ByPartition" >> add_counts(secret, num_buckets)
@@ -346,7 +346,7 @@ def _other_users(
     by_user = shuffle.ReduceByHash(
         other_users.distinct_users, (USER,), secret.key(route_by(USER)), num_buckets
     )
-    others = shuffle.on_threads(other_users.users_of_others, side_input=beam.pvalue.AsList(named))
+    others = shuffle.on_threads(other_users.users_of_others, named=beam.pvalue.AsList(named))
     return (
         tables
         | "Others" >> others

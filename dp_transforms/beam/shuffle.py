@@ -122,8 +122,10 @@ def in_global_window(result: Any) -> WindowedValue:
 
 
 class _OnThreadsWithSideInputs(OnThreads):
-    def process(self, element: Any, side_input: Any = None, choice: Any = None) -> Iterator[Any]:
-        given = {"side_input": side_input, "choice": choice}
+    def process(
+        self, element: Any, named: Any = None, public_names: Any = None, choice: Any = None
+    ) -> Iterator[Any]:
+        given = {"named": named, "public_names": public_names, "choice": choice}
         side_inputs = {name: value for name, value in given.items() if value is not None}
         yield from self.submit(functools.partial(self._kernel, **side_inputs), element)
 
@@ -131,8 +133,8 @@ class _OnThreadsWithSideInputs(OnThreads):
 def on_threads(kernel: Callable[..., pa.Table], **side_inputs: Any) -> beam.ParDo:
     """Returns a step that maps each table to a table by a kernel, and leaves out empty results.
 
-    The kernel runs on a few threads. It gets the side inputs ``side_input`` and ``choice``, if they
-    are given: see ``round_kernels``.
+    The kernel runs on a few threads. It gets the side inputs ``named``, ``public_names`` and
+    ``choice``, if they are given: see ``round_kernels`` and ``selection_kernels``.
     """
     step = _OnThreadsWithSideInputs if side_inputs else OnThreads
     kernel = functools.partial(_unless_empty, kernel)

@@ -168,7 +168,7 @@ class InProcess(Engine):
             selected, *entries = self._selected(pairs, spec)
             if not counts_others:
                 return selected, *entries
-            others = functools.partial(other_users.users_of_others, side_input=selected)
+            others = functools.partial(other_users.users_of_others, named=selected)
             users = sum(table.num_rows for table in map_ahead(others, map(decoded, pairs)))
             noisy = other_users.noisy_users(users, spec, self._secret)
             of_others = other_users.entries_of_others(noisy)
@@ -402,7 +402,7 @@ class InProcess(Engine):
         decide = selection_kernels.decision_function(spec, self._secret)
         if spec.public_distribution is not None:
             public = selection_kernels.public_counts(spec)
-            decide = functools.partial(decide, side_input=[public])
+            decide = functools.partial(decide, public_names=[public])
             all_counts = itertools.chain(counts, [public])
             counts = self._reduced(all_counts, (PARTITION, COUNT), counting.sum_counts)
         return self._at_least_one(map_ahead(decide, map(decoded, counts)), spec)

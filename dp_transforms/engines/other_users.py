@@ -23,9 +23,9 @@ def entries_of_others(users: int) -> dict[str, Any]:
     return {USERS_OF_OTHERS: users}
 
 
-def users_of_others(records: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
-    """Returns the distinct users of partitions that are in none of the tables ``side_input``."""
-    return distinct_users(of_other_partitions(records, side_input))
+def users_of_others(records: pa.Table, named: Sequence[pa.Table]) -> pa.Table:
+    """Returns the distinct users of partitions that are in none of the tables ``named``."""
+    return distinct_users(of_other_partitions(records, named))
 
 
 def distinct_users(records: pa.Table) -> pa.Table:

@@ -102,7 +102,7 @@ class RoundRunner(Protocol[_Names, _Choice]):
         """Returns the names that ``decide`` selects from the sums of the weights that ``weigh``
         gives.
 
-        Both functions take a table, tables with the names of earlier rounds (``side_input``), and
+        Both functions take a table, tables with the names of earlier rounds (``named``), and
         the choice, if there is one (``choice``).
         """
 
@@ -204,12 +204,9 @@ class InMemory:
         earlier: Sequence[list[pa.Table]],
         choice: Choice | None,
     ) -> list[pa.Table]:
-        side_inputs = {
-            "side_input": list(itertools.chain.from_iterable(earlier)),
-            "choice": choice,
-        }
-        weighed = map_ahead(functools.partial(weigh, **side_inputs), self._pairs)
-        return [decide(sums, **side_inputs) for sums in self._add(weighed)]
+        named = list(itertools.chain.from_iterable(earlier))
+        weighed = map_ahead(functools.partial(weigh, named=named, choice=choice), self._pairs)
+        return [decide(sums, named=named, choice=choice) for sums in self._add(weighed)]
 
     def count_named(
         self,
@@ -219,9 +216,8 @@ class InMemory:
         choice: Choice,
     ) -> list[pa.Table]:
         tables = list(itertools.chain.from_iterable(named))
-        side_inputs = {"side_input": tables, "choice": choice}
         zeros = map(functools.partial(without_users, choice=choice), tables)
-        weighed = map_ahead(functools.partial(weigh, **side_inputs), self._pairs)
+        weighed = map_ahead(functools.partial(weigh, named=tables, choice=choice), self._pairs)
         counts = (count(sums, choice=choice) for sums in self._add(itertools.chain(weighed, zeros)))
         return [*counts, *map(functools.partial(counted_before, choice=choice), tables)]
 
@@ -257,7 +253,7 @@ def weigh_remaining(
     bound: Callable[..., pa.Table],
     strategy: WeightedStrategy,
     index: int,
-    side_input: Sequence[pa.Table],
+    named: Sequence[pa.Table],
     choice: Choice | None = None,
 ) -> pa.Table:
     """Sums the weights of a round by partition. After the last round of a plan there are no
@@ -266,15 +262,15 @@ def weigh_remaining(
     Args:
       pairs: all distinct pairs of each user.
       bound: keeps some pairs of each user, see ``bounds``.
-      strategy, index, side_input, choice: see ``select_round``. Partitions that were named before
+      strategy, index, named, choice: see ``select_round``. Partitions that were named before
         are left out.
     """
     strategy = strategy.branch(choice)
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
-    weights = functools.partial(strategy.weights, index, named=rows_of(side_input))
+    weights = functools.partial(strategy.weights, index, named=rows_of(named))
     # By the plan of a look, fewer than kappa partitions of a user may count.
-    pairs = decoded(of_other_partitions(pairs, side_input))
+    pairs = decoded(of_other_partitions(pairs, named))
     bounded = bound(pairs, at_most=strategy.max_partitions_per_user)
     return counting.weigh_pairs(bounded, weights)
 
@@ -283,16 +279,16 @@ def weigh_named(
     pairs: pa.Table,
     strategy: WeightedStrategy,
     bound: Callable[..., pa.Table],
-    side_input: Sequence[pa.Table],
+    named: Sequence[pa.Table],
     choice: Choice,
 ) -> pa.Table:
-    """Counts the users of the partitions in the tables ``side_input``, from all distinct pairs of
+    """Counts the users of the partitions in the tables ``named``, from all distinct pairs of
     each user. Of each user, as many of these partitions count as the choice says."""
     later = strategy.branch(choice).later_counts
-    if later is None or not side_input:
+    if later is None or not named:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
-    named = counting.of_partitions(pairs, names_in(side_input))
-    return counting.weigh_pairs(bound(decoded(named), at_most=later.partitions), np.ones_like)
+    counted = counting.of_partitions(pairs, names_in(named))
+    return counting.weigh_pairs(bound(decoded(counted), at_most=later.partitions), np.ones_like)
 
 
 def without_users(named: pa.Table, choice: Choice) -> pa.Table:
@@ -358,7 +354,7 @@ def select_round(
     strategy: WeightedStrategy,
     index: int,
     key: bytes,
-    side_input: Sequence[pa.Table],
+    named: Sequence[pa.Table],
     choice: Choice | None = None,
 ) -> pa.Table:
     """Selects the partitions of a round.
@@ -367,7 +363,7 @@ def select_round(
       table: the total sums of ``weigh_remaining``.
       strategy, index: the strategy, and which round this is.
       key: 32 secret bytes of this round alone.
-      side_input: tables of partitions that were named before.
+      named: tables of partitions that were named before.
       choice: the choice of the look, if there was one.
 
     Returns:
@@ -384,6 +380,6 @@ def select_round(
         return selected_by_counts(strategy.counting, counts, key, noisy_counts=True, intervals=True)
     uniforms = KeyedUniforms(partitions, key, users >= strategy.pre_threshold)
     keep = strategy.decide_round(
-        index, sums, users, uniforms.words, uniforms.prefix, rows_of(side_input)
+        index, sums, users, uniforms.words, uniforms.prefix, rows_of(named)
     )
     return counting.rows_where(table.select([PARTITION]), keep)

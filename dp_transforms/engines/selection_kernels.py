@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def decision_function(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
     """Returns ``select_from_counts`` with the arguments of a specification. Its remaining arguments
-    are ``table`` and ``side_input``."""
+    are ``table`` and ``public_names``."""
     strategy: Any = spec.strategy
     return functools.partial(
         select_from_counts,
@@ -72,7 +72,7 @@ def select_from_counts(
     noisy_counts: bool = False,
     intervals: bool = False,
     public_distribution: ThresholdDistribution | None = None,
-    side_input: Sequence[pa.Table] = (),
+    public_names: Sequence[pa.Table] = (),
 ) -> pa.Table:
     """Selects rows of a table of counts by a strategy, for ``SelectFromCounts``.
 
@@ -82,7 +82,7 @@ def select_from_counts(
       key: 32 secret bytes, which give each partition's name its uniform number.
       noisy_counts, intervals: whether to add these columns.
       public_distribution: decides about public partitions, if there are any.
-      side_input: tables of public partitions.
+      public_names: tables of public partitions.
 
     Returns:
       The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
@@ -92,7 +92,7 @@ def select_from_counts(
     )
     public = None
     if public_distribution is not None:
-        is_public = counting.is_in(single(table[PARTITION]), names_in(side_input))
+        is_public = counting.is_in(single(table[PARTITION]), names_in(public_names))
         public = _at_least_zero(select(public_distribution, table.filter(is_public)))
         table = table.filter(pc.invert(is_public))
     counts = to_numpy(single(table[COUNT]))
@@ -150,6 +150,6 @@ def names_in(tables: Sequence[pa.Table]) -> pa.Array:
     return single(concat(list(tables))[PARTITION])
 
 
-def of_other_partitions(pairs: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
-    """Returns the pairs whose partition is in none of the tables ``side_input``."""
-    return counting.without_partitions(pairs, names_in(side_input)) if side_input else pairs
+def of_other_partitions(pairs: pa.Table, named: Sequence[pa.Table]) -> pa.Table:
+    """Returns the pairs whose partition is in none of the tables ``named``."""
+    return counting.without_partitions(pairs, names_in(named)) if named else pairs

@@ -390,7 +390,7 @@ def test_one_user_moves_as_many_counts_of_named_partitions_as_the_plan_says():
             distinct_pairs(table_of(records)),
             strategy,
             lambda pairs, at_most: distinct_pairs(pairs, at_most=at_most, key=bytes(32)),
-            side_input=named,
+            named=named,
             choice=choice,
         )
         return dict(zip(table["partition"].to_pylist(), table["count"].to_pylist(), strict=True))
