@@ -16,7 +16,7 @@ from dp_transforms.postprocessing.kappa_choice import choose_kappa, kappa_table
 from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
-from dp_transforms.reports.page import plot_kappas
+from dp_transforms.reports.plans import plot_kappas
 from pipelines import command_line, job_flags
 from pipelines.job_context import Job
 from pipelines.release_job import PreparedRelease, release_command, release_of

@@ -11,7 +11,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.reports.page import text_table
+from dp_transforms.postprocessing.text_table import text_table
 from pipelines.command_line import OneLineParser, add_json_flag, command
 
 _EPILOG = """\

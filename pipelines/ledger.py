@@ -17,7 +17,7 @@ from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, Priva
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures
 from dp_transforms.errors import InputError
 from dp_transforms.files.paths import reason
-from dp_transforms.reports.page import text_table
+from dp_transforms.postprocessing.text_table import text_table
 from pipelines import job_flags
 from pipelines.command_line import OneLineParser, add_json_flag, command
 

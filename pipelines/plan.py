@@ -9,8 +9,6 @@ import json
 import sys
 from collections.abc import Sequence
 
-import numpy as np
-
 from dp_transforms.engines.progress import duration_words
 from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import read_frequency_list
@@ -31,8 +29,8 @@ from dp_transforms.postprocessing.planning import (
     plan_releases,
     zipf_list,
 )
-from dp_transforms.reports import page
-from dp_transforms.reports.page import text_table
+from dp_transforms.postprocessing.text_table import text_table
+from dp_transforms.reports.plans import plot_releases
 from pipelines import job_flags
 from pipelines.command_line import OneLineParser, add_json_flag, command, draw, refuse
 
@@ -288,42 +286,6 @@ def _why_the_default(
     return text
 
 
-def plot(plans: Sequence[ReleasePlan], path: str) -> None:
-    """Draws the error, and the users that a partition needs, against epsilon."""
-    plans = sorted(plans, key=lambda plan: plan.epsilon)
-    epsilons = [plan.epsilon for plan in plans]
-    panels = 2 if plans[0].selections else 1
-    figure, axes = page.new_figure(5.5 * panels, 4.5, panels)
-    axes = np.atleast_1d(axes)
-    from matplotlib.ticker import LogLocator
-
-    axes[0].loglog(epsilons, [plan.expected_dist for plan in plans], marker="o")
-    axes[0].set(
-        title="Expected error of the frequency list", ylabel="dist (half the L1 distance), users"
-    )
-    for index, selection in enumerate(plans[0].selections):
-        users = [plan.selections[index].half_from for plan in plans]
-        shown = [float("nan") if number is None else number for number in users]
-        style = "--" if index % 2 else "-"  # Some strategies need equally many users.
-        axes[1].loglog(epsilons, shown, style, marker="o", markersize=4, label=selection.strategy)
-    if panels == 2:
-        axes[1].set(
-            title="Naming a partition half of the time", ylabel="users that the partition has"
-        )
-        axes[1].legend()
-    for panel in axes:
-        panel.set_xlabel("epsilon")
-        panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-        panel.set_xticks([], minor=True)
-        low, high = panel.get_ylim()
-        # Over several powers of ten, further labels would overlap.
-        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
-        panel.yaxis.set_major_formatter("{x:,.0f}")
-        panel.yaxis.set_minor_formatter("")
-        panel.grid(alpha=0.3, which="both")
-    figure.savefig(path, dpi=150)
-
-
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
     if flags.groups is not None:
@@ -351,7 +313,9 @@ def main(flags: argparse.Namespace) -> None:
         of_attributes = f"{attribute_table(attribute_plans, flags.attributes)}\n\n"
     plans = plan_releases(reference, epsilons, flags.delta, max_partitions, made_up)
     why = _why_the_default(reference, plans, max_partitions)
-    drawn = draw(functools.partial(plot, plans), flags.plot) if flags.plot is not None else ""
+    drawn = ""
+    if flags.plot is not None:
+        drawn = draw(functools.partial(plot_releases, plans), flags.plot)
     if flags.json:
         about = {"contributions": reference.total, "partitions": reference.distinct}
         if flags.records is not None:

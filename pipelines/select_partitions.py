@@ -15,7 +15,7 @@ from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
 from dp_transforms.releases.names_files import check_column_names
-from dp_transforms.reports.page import plot_explanation
+from dp_transforms.reports.plans import plot_explanation
 from pipelines import job_flags
 from pipelines.command_line import JobParser, draw, refuse, require, warn_of_delta
 from pipelines.job_context import Job

@@ -10,9 +10,9 @@ from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import as_malformed
+from dp_transforms.postprocessing.text_table import text_table
 from dp_transforms.releases.attributes import AttributeReleases
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.reports.page import text_table
 from pipelines.command_line import OneLineParser, add_json_flag, command
 from pipelines.report import add_degrees_flag, kept, releases_in
 

@@ -1,4 +1,4 @@
-"""Makes the common parts of reports' pages, and tables and pictures of plans."""
+"""Makes the common parts of reports' pages."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ import html
 import importlib.util
 import io
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from dp_transforms.mechanisms.selection.choice import Explanation, evenly
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents, span_words
 from dp_transforms.postprocessing.text_table import text_table as text_table
 from dp_transforms.reports.entries import SURVEY
 from dp_transforms.reports.phrases import Words, cost_words
 
-if TYPE_CHECKING:
-    from dp_transforms.postprocessing.kappa_choice import KappaChoice
-
 Page = tuple[str, dict[str, bytes]]
 """The HTML of a page, which contains its pictures, and these pictures by the names of their
 files."""
 
-_POINTS = 200
 _MOST_BARS = 60
 _MOST_TICKS = 8
 _STYLE = """\
@@ -346,53 +340,3 @@ def _budget(statement: Mapping[str, Any]) -> str:
     return f"""{content}<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
 {budget["delta"]}, with these releases when it was made:</p>
 {table([names, *rows], numbers=0)}"""
-
-
-def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draws the probability of keeping a partition against its users, for every strategy of
-    ``explain``, into a file. The suffix of the path gives the format, such as .png or .svg."""
-    users = evenly(1, explanation.users[-1], _POINTS)
-
-    def draw(axes: Any) -> None:
-        for i, strategy in enumerate(explanation.strategies):
-            chosen = strategy.name == explanation.chosen
-            axes.plot(
-                users,
-                [strategy.keep_probability(n) for n in users],
-                # Curves may coincide. A dashed one in front leaves another one visible.
-                linestyle=("-", "--")[i % 2],
-                zorder=2 + i % 2,
-                label=strategy.name + (' (what "auto" takes)' if chosen else ""),
-                linewidth=2.4 if chosen else 1.4,
-            )
-        axes.axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
-        axes.set(xlim=(0, None), ylim=(-0.02, 1.02))
-
-    title, y = f"Keeping a partition, {explanation.budget}", "probability of being kept"
-    curves(title, "users of the partition", y, draw, width=8, height=5).savefig(path, dpi=150)
-
-
-def plot_kappas(choice: KappaChoice, path: str) -> None:
-    """Draws the expected error, and its parts, against kappa into a file."""
-    from dp_transforms.postprocessing.kappa_choice import ERROR, NEEDED_USERS
-
-    kappas = [plan.kappa for plan in choice.plans]
-    is_about_names = choice.plans[0].noise is None
-
-    def draw(axes: Any) -> None:
-        if not is_about_names:
-            dropped = [plan.dropped / 2 for plan in choice.plans]
-            axes.plot(kappas, dropped, "--", label="half of what is dropped")
-            axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
-        errors = [plan.error for plan in choice.plans]
-        label = NEEDED_USERS if is_about_names else ERROR
-        axes.plot(kappas, errors, marker="o", markersize=3, label=label)
-        axes.axvline(choice.recommended, color="grey", lw=0.8)
-        axes.set(xscale="log", yscale="linear" if is_about_names else "log")
-        if is_about_names:
-            axes.set_ylim(bottom=0)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}")
-
-    title = f"kappa = {choice.recommended} is recommended"
-    curves(title, "kappa (max_partitions_per_user)", "users", draw).savefig(path, dpi=240)
