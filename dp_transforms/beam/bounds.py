@@ -111,29 +111,27 @@ def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
     return bound
 
 
-def known_bound(
-    pcoll: beam.PCollection, claimed: int | None, transform: str, of_counts: bool = True
-) -> int:
-    """Returns the kappa of a release: the claimed number if there is one, or else the known bound.
+def known_bound(pcoll: beam.PCollection, claimed: int | None, transform: str) -> int:
+    """Returns the kappa of a release of counts: the claimed number if there is one, or else the
+    known bound.
 
     Args:
       pcoll: the input of the release.
       claimed: kappa, as the caller of the release declares it.
       transform: the name of the release, for messages.
-      of_counts: whether the release takes counts (True) or records (False).
 
     Raises:
-      ValueError: the elements are records instead of counts, or the other way round; the bound is
-        not known, or is larger than claimed.
+      ValueError: the elements are records instead of counts; the bound is not known, or is larger
+        than claimed.
     """
-    bound = bound_of(pcoll) if of_counts else refuse_counts(pcoll, transform)
-    if of_counts and bound.counted is False:
+    bound = bound_of(pcoll)
+    if bound.counted is False:
         raise ValueError(f"{transform} takes counts, but these are records: count them first")
     if bound.partitions is None:
-        step = "CountDistinctUsers" if of_counts else transform
         raise ValueError(
             f"it is not known how many partitions of each user {transform} gets: apply "
-            f"BoundContributions before {step}, or DeclareBounded if they are bounded already"
+            "BoundContributions before CountDistinctUsers, or DeclareBounded if they are bounded "
+            "already"
         )
     if claimed is None:
         return bound.partitions
