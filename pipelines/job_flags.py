@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.filenames import FORMATS, PERIODS, REPORT_FILE
-from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
+from dp_transforms.files.filenames import PERIODS, RECORD_FORMATS, REPORT_FILE
+from dp_transforms.files.output import OUTPUT_FORMATS
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
 from pipelines.command_line import JobParser, add_json_flag, refuse, warn
@@ -172,7 +172,7 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
         group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=explanation)
     group.add_argument(
         "--input_format",
-        choices=("auto", *FORMATS),
+        choices=("auto", *RECORD_FORMATS),
         default="auto",
         help="csv is any delimited text, jsonl has a JSON object on each line; auto (default) "
         "decides by the first file's name",
@@ -281,8 +281,8 @@ def records(
     else:
         refuse(
             flags,
-            f"is for delimited text, but these files are {FORMATS[name].title}: leave it out, or "
-            "give --input_format=csv",
+            f"is for delimited text, but these files are {RECORD_FORMATS[name].title}: leave it "
+            "out, or give --input_format=csv",
             *_TEXT_FLAGS,
         )
     return RecordFiles(flags.input, *columns, file_format, **options)

@@ -100,7 +100,7 @@ class FileFormat(NamedTuple):
     reader: str
 
 
-FORMATS = {
+RECORD_FORMATS = {
     "csv": FileFormat("delimited text", (".csv", ".tsv"), "delimited_text.DelimitedText"),
     "jsonl": FileFormat("JSON lines", (".jsonl", ".ndjson"), "json_lines.JsonLines"),
     "parquet": FileFormat("Parquet", (".parquet", ".parq", ".pq"), "parquet_files.ParquetFiles"),

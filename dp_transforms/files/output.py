@@ -33,7 +33,7 @@ from dp_transforms.files.paths import (
 )
 
 JSON_LINES = "jsonl"
-FORMATS = ("parquet", JSON_LINES)
+OUTPUT_FORMATS = ("parquet", JSON_LINES)
 
 _PROBE_BYTES = 1 << 18
 
@@ -56,7 +56,7 @@ class CsvTable(NamedTuple):
         """Returns the bytes of the table as a file of another format.
 
         Args:
-          name: the format, of ``FORMATS``.
+          name: the format, of ``OUTPUT_FORMATS``.
           integer_columns: how many of the last columns are integers; the others are text.
 
         >>> table = CsvTable(("page", "users"), [("home", 7)])
@@ -86,7 +86,7 @@ class ReleaseDirectory:
       path: the directory, see ``directory_path``; it is made when the release is written.
       file_name: the name of the main table's CSV file.
       overwrite: whether to replace an earlier release of that name, and the files made from it.
-      formats: names of ``FORMATS``; each table is also written as a file of each of them.
+      formats: names of ``OUTPUT_FORMATS``; each table is also written as a file of each of them.
       integer_columns: in these formats, how many of the last columns of each table are integers.
     """
 
@@ -272,7 +272,7 @@ def csv_rows(text: str, **options: Any) -> Any:
     return csv.reader(io.StringIO(text, newline=""), **options)
 
 
-def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
+def names_beside(file_name: str, formats: tuple[str, ...] = OUTPUT_FORMATS) -> list[str]:
     """Returns the names of the files that a table has in other formats, beside its CSV file.
 
     >>> names_beside("list.csv")

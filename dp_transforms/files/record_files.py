@@ -16,7 +16,7 @@ from dp_transforms.columnar.attributes import LIST, attribute_text
 from dp_transforms.columnar.columns import PARTITION, USER, plain_type, single, without_nulls
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
-from dp_transforms.files.filenames import FORMATS, periods_of
+from dp_transforms.files.filenames import RECORD_FORMATS, periods_of
 from dp_transforms.files.logical_types import NO_VALUES, from_text, logical_name
 from dp_transforms.files.paths import FileRange, FileVersion, file_version, local_path, match_files
 
@@ -335,8 +335,8 @@ class RecordFiles(RecordSource):
 
 
 def format_name(path: str) -> str:
-    """Returns the format, in ``FORMATS``, that a file name shows; "csv" if its suffix is unknown.
-    A suffix of compression is skipped. Raises an InputError for a spreadsheet.
+    """Returns the format, in ``RECORD_FORMATS``, that a file name shows; "csv" if its suffix is
+    unknown. A suffix of compression is skipped. Raises an InputError for a spreadsheet.
 
     >>> format_name("users.ndjson.gz")
     'jsonl'
@@ -345,7 +345,7 @@ def format_name(path: str) -> str:
         raise InputError(f"{path} is a spreadsheet: save it as CSV")
     ends = (path.lower(), path.lower().rpartition(".")[0])
     for end in ends:
-        for name, file_format in FORMATS.items():
+        for name, file_format in RECORD_FORMATS.items():
             if end.endswith(file_format.suffixes):
                 return name
     return "csv"
@@ -364,7 +364,7 @@ def format_of(path: str) -> RecordFormat:
 
 def reader_of(name: str) -> Callable[..., RecordFormat]:
     """Imports and returns the reader class of a format."""
-    module, _, reader = FORMATS[name].reader.partition(".")
+    module, _, reader = RECORD_FORMATS[name].reader.partition(".")
     made: Callable[..., RecordFormat] = getattr(
         importlib.import_module(f"dp_transforms.files.{module}"), reader
     )
