@@ -34,10 +34,10 @@ import sys
 import threading
 from collections.abc import Callable
 
+from pipelines import FAILURE
+
 # Functions import Beam themselves, since it writes to stderr, which a quiet worker closes before.
 
-FAILURE = 1
-"""The exit code of a worker that ends because of a failure."""
 FORKS = sys.platform == "linux"
 """Whether one process makes many workers. On other systems libraries fail in a copied process."""
 SECONDS_TO_MAKE_STEPS = 180.0

@@ -118,11 +118,6 @@ class RecordSource(ABC):
         return num_buckets_for(self.estimated_rows) if self.estimated_rows else DEFAULT_BUCKETS
 
     @property
-    def user_field(self) -> pa.Field:
-        """Returns the user column, with its type in the source."""
-        return self._schema.field(0)
-
-    @property
     def partition_fields(self) -> list[pa.Field]:
         """Returns the partition columns, with their types in the source."""
         return list(self._schema)[1 : self._needed]

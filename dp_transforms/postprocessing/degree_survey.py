@@ -92,10 +92,6 @@ class DegreeSurvey:
         """Estimates the number of all pairs (user, partition)."""
         return self._estimate(self.pair_draws.sum(1), confidence, high_is_open=True)
 
-    def number_of_users(self, confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates the number of users who have anything."""
-        return self._estimate(self.draws.sum(1), confidence)
-
     def users_beyond(self, kappa: int, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the number of users with more than kappa partitions.
 
