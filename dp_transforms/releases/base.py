@@ -84,9 +84,10 @@ class ReleaseSpec(abc.ABC):
     def guarantee(self, bounded_by_job: bool) -> Statement:
         """Returns the part of the statement about the mechanism and its guarantee.
 
-        It has the entries "mechanism", "epsilon", "delta" and "neighbours", since everything that
-        shows a release reads them. If users count in a bounded number of partitions, it has those
-        of ``bound_entries`` too. The argument is explained at ``statement``.
+        Together with the entries of ``tables``, it has "mechanism", "epsilon", "delta" and
+        "neighbours": everything that shows a release reads them. If users count in a bounded number
+        of partitions, it has those of ``bound_entries`` too. The argument is explained at
+        ``statement``.
         """
 
     @property
