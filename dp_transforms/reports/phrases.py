@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.postprocessing.estimates import rounded
-from dp_transforms.reports.entries import DECLARED, KAPPA_IS_OF, OTHER_PARTITIONS, SURVEY
+from dp_transforms.reports.entries import (
+    DECLARED,
+    KAPPA_IS_OF,
+    OTHER_PARTITIONS,
+    SURVEY,
+    is_enforced_in_rounds,
+)
 
 NODE = PrivacyUnit.NODE.value
 
@@ -266,11 +272,11 @@ def bound_words(statement: Mapping[str, Any]) -> str:
         )
     if "degree" in statement:
         return "Self-loops were dropped, and repeated edges counted once."
-    if "survey" in statement:
+    if SURVEY in statement:
         return _survey_words(statement)
     kappa = partitions_that_count(statement)
     counts = f"Each user counts in at most {some(kappa, 'partition')}"
-    if "in each round" in statement["max_partitions_per_user_is"]:
+    if is_enforced_in_rounds(statement):
         counts += " in each round"
     if not drops_records(statement):
         return f"{counts}; this is the publisher's declaration about the data."
