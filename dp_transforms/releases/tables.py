@@ -134,8 +134,9 @@ class PicturedTable(PagedTable):
 class Release(PagedTable):
     """A release is a table with a privacy statement.
 
-    A subclass is a frozen dataclass with ``repr=False``. It defines ``statement_words``,
-    ``_columns`` and ``_tables``, and ``page`` if there are pages of its kind.
+    A subclass defines ``statement_words`` and ``_columns``, ``_tables`` if it is written into one
+    directory, and ``page`` if there are pages of its kind. Only ``Releases`` and subclasses of it
+    are no frozen dataclasses with ``repr=False``.
     """
 
     statement: Mapping[str, Any]
