@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from dp_transforms.files.filenames import COUNTS
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
@@ -117,9 +118,12 @@ class NameAnswers(NameEstimates):
             survey.
 
         Raises:
+          TypeError: frequency_list is no list.
           ValueError: the list is of other columns; or it keeps other records than the names do, and
             there is no survey to relate them; or the names are those of a period.
         """
+        if not isinstance(frequency_list, ListRelease):
+            raise TypeError(f"frequency_list must be a ListRelease, got {shown(frequency_list)}")
         mine, others = self.statement, frequency_list.statement
         if "periods" in mine:
             # They bound a user's partitions in all periods together, and also the number of the

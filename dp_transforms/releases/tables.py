@@ -47,11 +47,18 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Returns the table as a ``pandas.DataFrame``; needs pandas."""
-        return self.to_arrow().to_pandas()
+        table = self.to_arrow()
+        try:
+            return table.to_pandas()
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from None
 
     def to_polars(self) -> Any:
         """Returns the table as a ``polars.DataFrame``; needs polars."""
-        import polars
+        try:
+            import polars
+        except ImportError:
+            raise ImportError("to_polars needs polars: pip install polars") from None
 
         return polars.from_arrow(self.to_arrow())
 

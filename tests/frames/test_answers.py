@@ -1,5 +1,6 @@
 import json
 import pickle
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -438,6 +439,16 @@ def test_kappa_and_plans(capsys):
     (plan,) = dp.plan("0.5", **options)
     assert main(["plan", "--users=1000", "--max_partitions_per_user=3", "--epsilon=0.5"]) == 0
     assert f" {plan.expected_dist:,.0f} " in capsys.readouterr().out
+
+
+def test_a_library_that_is_missing_is_named_with_its_package(monkeypatch):
+    released = dp.release_counts([7, 1], epsilon=9, max_partitions_per_user=1)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match="to_polars needs polars: pip install polars"):
+        released.to_polars()
+    with pytest.raises(ImportError, match="plots need matplotlib: pip install matplotlib"):
+        released.plot()
 
 
 def test_a_comparison_says_if_bounds_differ():
