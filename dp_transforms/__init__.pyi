@@ -12,6 +12,9 @@ from .beam.degrees import ReleaseNodeDegrees as ReleaseNodeDegrees
 from .beam.grouped import ReleaseGroupedAllRecords as ReleaseGroupedAllRecords
 from .beam.grouped import ReleaseGroupedLists as ReleaseGroupedLists
 from .beam.hierarchy import ReleaseHierarchy as ReleaseHierarchy
+from .beam.periods import ReleaseAllRecordsByPeriod as ReleaseAllRecordsByPeriod
+from .beam.periods import ReleaseListsByPeriod as ReleaseListsByPeriod
+from .beam.periods import SelectPartitionsByPeriod as SelectPartitionsByPeriod
 from .beam.reading import FromFrame as FromFrame
 from .beam.reading import ReadRecords as ReadRecords
 from .beam.records import ToRecords as ToRecords
@@ -19,11 +22,8 @@ from .beam.release import ReleaseFrequencyList as ReleaseFrequencyList
 from .beam.release import ReleaseUserDegrees as ReleaseUserDegrees
 from .beam.selection import SelectFromCounts as SelectFromCounts
 from .beam.selection import SelectPartitions as SelectPartitions
-from .beam.windowed import ReleaseAllRecordsByPeriod as ReleaseAllRecordsByPeriod
-from .beam.windowed import ReleaseListsByPeriod as ReleaseListsByPeriod
 from .beam.windowed import ReleaseWindowedAllRecords as ReleaseWindowedAllRecords
 from .beam.windowed import ReleaseWindowedLists as ReleaseWindowedLists
-from .beam.windowed import SelectPartitionsByPeriod as SelectPartitionsByPeriod
 from .beam.windowed import SelectWindowedPartitions as SelectWindowedPartitions
 from .frames.graphs import degrees as degrees
 from .frames.groups import release_attributes as release_attributes

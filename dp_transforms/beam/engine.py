@@ -21,15 +21,15 @@ from dp_transforms.beam.degrees import (
 )
 from dp_transforms.beam.grouped import ReleaseGroupedAllRecords, ReleaseGroupedLists
 from dp_transforms.beam.hierarchy import ReleaseHierarchy
-from dp_transforms.beam.reading import ReadRecords
-from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
-from dp_transforms.beam.selection import SelectPartitions
-from dp_transforms.beam.submission import run_on_engine, submits
-from dp_transforms.beam.windowed import (
+from dp_transforms.beam.periods import (
     ReleaseAllRecordsByPeriod,
     ReleaseListsByPeriod,
     SelectPartitionsByPeriod,
 )
+from dp_transforms.beam.reading import ReadRecords
+from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
+from dp_transforms.beam.selection import SelectPartitions
+from dp_transforms.beam.submission import run_on_engine, submits
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
 from dp_transforms.engines import progress

@@ -73,7 +73,7 @@ def tiny_neighbours(w, max_partitions):
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
     bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
-    release = dp.ReleaseListsByPeriod("ab", epsilon=1, **bounds)
+    release = dp.ReleaseListsByPeriod(["a", "b"], epsilon=1, **bounds)
 
     @functools.cache
     def price(before, after):
@@ -196,7 +196,7 @@ def test_records_without_event_times_are_refused():
 
 def test_lists_by_period_are_of_tables_in_the_global_window():
     bounds = {"max_periods_per_user": 2, "max_partitions_per_user": 1}
-    release = dp.ReleaseListsByPeriod("ab", epsilon=NO_NOISE, **bounds, secret=SECRET)
+    release = dp.ReleaseListsByPeriod(["a", "b"], epsilon=NO_NOISE, **bounds, secret=SECRET)
     table = table_of([(1, 7, "b"), (2, 7, "b"), (2, 7, "c")], ("user", "partition", "list"))
     first, second = run([table], release)
     assert (*first, *second) == ("a", FrequencyList(), "b", FrequencyList([2], [1]))
@@ -242,9 +242,11 @@ def test_arguments_are_checked_at_once(transform, options, message):
 PERIODS = {"epsilon": 1, "max_periods_per_user": 1, "max_partitions_per_user": 1}
 test_arguments_of_periods_and_names_are_checked_at_once = refused(
     lambda make, options: make(**options),
-    (dp.ReleaseListsByPeriod, PERIODS | {"periods": "aa"}, "1 to 10,000 different periods"),
+    (dp.ReleaseListsByPeriod, PERIODS | {"periods": ["a"] * 2}, "1 to 10,000 different periods"),
+    (dp.ReleaseListsByPeriod, PERIODS | {"periods": "abc"}, "periods must be a list, got 'abc'"),
     (dp.SelectPartitionsByPeriod, PERIODS | {"periods": [2025], "delta": 0.1}, "periods, as text"),
     (dp.SelectWindowedPartitions, ALL | ONCE | {"delta": 2}, "delta must be in"),
+    error=(TypeError, ValueError),
 )
 
 
@@ -252,7 +254,7 @@ test_arguments_of_periods_and_names_are_checked_at_once = refused(
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
     bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
     budget = {"epsilon": 0.5, "delta": 0.05}
-    select = dp.SelectPartitionsByPeriod("ab", strategy="optimal", **budget, **bounds)
+    select = dp.SelectPartitionsByPeriod(["a", "b"], strategy="optimal", **budget, **bounds)
     kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
 
     @functools.cache
@@ -311,7 +313,7 @@ def test_names_need_no_bound():
     (entries,) = (entries for collection, entries in released if collection == "entries")
     assert sorted(names) == sorted(wanted)
     assert entries["max_partitions_per_user"] == entries["plan"]["partitions"]
-    select = dp.SelectPartitionsByPeriod("ab", epsilon=1, delta=0.1)
+    select = dp.SelectPartitionsByPeriod(["a", "b"], epsilon=1, delta=0.1)
     assert "partitions_per_user_and_period" not in select.display_data()
 
 
