@@ -21,6 +21,7 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import directory_path
 from dp_transforms.files.paths import join
+from dp_transforms.files.several_releases import SeveralReleases
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.releases import ListAndNamesSpec
 from dp_transforms.releases.names_files import check_column_names
@@ -93,7 +94,8 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     source = job_flags.records(flags)
     parent = directory_path(flags.output)
     parts = (both.frequency_list, LIST_DIRECTORY), (both.names, PARTITIONS_DIRECTORY)
-    writers = [writer(flags, spec, source, join(parent, name)) for spec, name in parts]
+    several = SeveralReleases(parent, tuple(name for _, name in parts), flags.overwrite)
+    writers = [writer(flags, spec, source, join(parent, name), several) for spec, name in parts]
     return PreparedRelease(
         both.requests,
         [write.directory for write in writers],

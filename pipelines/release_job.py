@@ -15,6 +15,7 @@ from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
+from dp_transforms.files.several_releases import SeveralReleases
 from dp_transforms.releases import ListSpec, ReleaseSpec
 from dp_transforms.releases.base import time_entry
 from dp_transforms.releases.periods import PeriodNamesSpec, PeriodSpec, write_all_periods
@@ -75,6 +76,7 @@ def writer(
     spec: ReleaseSpec,
     source: RecordSource | None,
     path: str | None = None,
+    several: SeveralReleases | None = None,
     bounded_by_job: bool = True,
 ) -> Writer:
     """Returns the writer of a specification's release into a directory.
@@ -84,6 +86,7 @@ def writer(
       spec: what is released.
       source: the records; None if there are none.
       path: the directory; by default that of the flags.
+      several: the directory that holds it, if the job makes several releases.
       bounded_by_job: see ``ReleaseSpec.statement``.
     """
     columns, opened = None, None
@@ -96,6 +99,7 @@ def writer(
         flags.overwrite,
         formats,
         spec.integer_columns,
+        several,
     )
     statement = spec.statement(columns, bounded_by_job) | time_entry(opened)
     return Writer(directory, statement, spec.tables)
@@ -157,7 +161,11 @@ def period_release(
     source = records(flags, [flags.time_column])
     source.name_periods(flags.period, flags.periods)
     write = writer(flags, spec, source)
-    directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]
+    parent = write.directory.path
+    several = SeveralReleases(parent, tuple(spec.periods), flags.overwrite)
+    directories = [
+        replace(write.directory, path=join(parent, name), several=several) for name in spec.periods
+    ]
     writers = {
         period: replace(write, directory=directory, period=period)
         for period, directory in zip(spec.periods, directories, strict=True)

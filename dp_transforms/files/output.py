@@ -31,6 +31,7 @@ from dp_transforms.files.paths import (
     read_bytes,
     write_bytes,
 )
+from dp_transforms.files.several_releases import SeveralReleases, refuse_releases_below
 
 JSON_LINES = "jsonl"
 OUTPUT_FORMATS = ("parquet", JSON_LINES)
@@ -88,6 +89,7 @@ class ReleaseDirectory:
       overwrite: whether to replace an earlier release of that name, and the files made from it.
       formats: names of ``OUTPUT_FORMATS``; each table is also written as a file of each of them.
       integer_columns: in these formats, how many of the last columns of each table are integers.
+      several: the directory that holds this one, if the job makes several releases.
     """
 
     path: str
@@ -95,6 +97,7 @@ class ReleaseDirectory:
     overwrite: bool = False
     formats: tuple[str, ...] = ()
     integer_columns: int = 2
+    several: SeveralReleases | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
@@ -104,11 +107,11 @@ class ReleaseDirectory:
         release or cannot be written."""
         with as_filesystem_error(f"{self.path} cannot be written"):
             self._refuse_other_jobs()
-            for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
-                if not self.overwrite and self._files.exists(self.file(name)):
+            earlier = map(self.file, (self.file_name, PRIVACY_FILE, *self._made_of_it))
+            for path in (*earlier, *self._made_of_all):
+                if not self.overwrite and self._files.exists(path):
                     raise InputError(
-                        f"{self.file(name)} exists: give another --output, or --overwrite to "
-                        f"replace it"
+                        f"{path} exists: give another --output, or --overwrite to replace it"
                     )
             local = self._files is LocalFiles
             # Only writing makes the directory: a failed job leaves none.
@@ -222,6 +225,18 @@ class ReleaseDirectory:
         return [*OTHER_TABLES, *in_other_formats, *REPORT_FILES]
 
     @property
+    def _made_of_all(self) -> list[str]:
+        """The paths of files about all of the job's releases that an earlier job may have left."""
+        return [] if self.several is None else self.several.made_of_all
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this is the first directory that the job writes. What is in the directory of
+        several releases is looked at once, since there may be thousands of them."""
+        several = self.several
+        return several is None or self.path == join(several.path, several.names[0])
+
+    @property
     def _files(self) -> Any:
         return filesystem(self.path)
 
@@ -240,6 +255,10 @@ class ReleaseDirectory:
                     f"{self.file(name)} is another job's release, which would lose its statement: "
                     f"give another --output"
                 )
+        if self.several is None:
+            refuse_releases_below(self.path)
+        elif self._is_first:
+            self.several.refuse_other_jobs()
 
 
 def directory_path(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib.util
 import os
 import re
@@ -151,6 +152,14 @@ def matching_paths(pattern: str) -> list[str]:
     if files is LocalFiles:
         return sorted(LocalFiles.match(pattern))
     return sorted(file.path for file in files.match([pattern])[0].metadata_list)
+
+
+def paths_in_subdirectories(directory: str, name: str) -> list[str]:
+    """Returns the sorted paths of the files of a name that are directly in subdirectories."""
+    files = filesystem(directory)
+    if files is LocalFiles:
+        return sorted(glob.glob(join(glob.escape(directory), "*", name)))
+    return sorted(file.path for file in files.match([join(directory, "*", name)])[0].metadata_list)
 
 
 def match_files(*patterns: str) -> list[FileVersion]:

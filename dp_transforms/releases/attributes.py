@@ -288,7 +288,7 @@ class AttributeReleases(Releases):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
-        publish({directory: self}, overwrite)
+        publish(directory, self, overwrite)
 
     def _label_columns(self, name: Key) -> dict[str, str]:
         return {"attribute": self[name].statement["attribute"]}

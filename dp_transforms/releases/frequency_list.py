@@ -240,7 +240,7 @@ class ListRelease(Release, Answers):
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
         """
-        publish({directory: self}, overwrite)
+        publish(directory, self, overwrite)
 
     def page(self, words: Words = NO_WORDS) -> Page:
         from dp_transforms.reports.lists import list_page

@@ -299,7 +299,7 @@ class GroupReleases(Releases):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
-        publish({directory: self}, overwrite)
+        publish(directory, self, overwrite)
 
     def statement_words(self) -> list[str]:
         return statement_words(self.statement)

@@ -377,7 +377,7 @@ class HierarchyReleases(Releases):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
-        publish({directory: self}, overwrite)
+        publish(directory, self, overwrite)
 
     def page(self, words: Words = NO_WORDS) -> Page:
         return hierarchy_page.hierarchy_page(self, words)

@@ -31,7 +31,7 @@ from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.names import NamesRelease, NamesSpec
 from dp_transforms.releases.names_files import name_tables, names_table
 from dp_transforms.releases.surveys import SurveyedList
-from dp_transforms.releases.tables import publish
+from dp_transforms.releases.tables import publish_several
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +170,7 @@ class ListAndNames(NamedTuple):
             LIST_DIRECTORY: self.names.frequency_list or self.frequency_list,
             PARTITIONS_DIRECTORY: self.names,
         }
-        publish({os.path.join(directory, name): part for name, part in parts.items()}, overwrite)
+        publish_several(directory, parts, overwrite)
 
     def __repr__(self) -> str:
         return f"{self.frequency_list!r}\n\n{self.names!r}"

@@ -355,7 +355,7 @@ class NamesRelease(NameAnswers, Release):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the names and privacy.json, as the job does: see ``ListRelease.save``."""
-        publish({directory: self}, overwrite)
+        publish(directory, self, overwrite)
 
     def page(self, words: Words = NO_WORDS) -> Page:
         from dp_transforms.releases.names_page import names_page

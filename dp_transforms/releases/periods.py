@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import functools
-import glob
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +23,7 @@ from dp_transforms.files.filenames import (
     period_names,
 )
 from dp_transforms.files.output import CsvTable, csv_rows
-from dp_transforms.files.paths import filesystem, join, local_path, read_bytes
+from dp_transforms.files.paths import join, local_path, paths_in_subdirectories, read_bytes
 from dp_transforms.files.release_files import (
     as_malformed,
     is_there,
@@ -377,11 +376,7 @@ def read(
 ) -> Releases | None:
     """Reads the releases of periods below a directory; None if there are none. Any privacy.json
     tells which periods there are, and ``read_period`` reads the directory of one of them."""
-    if "://" in directory:
-        pattern = join(directory, "*", PRIVACY_FILE)
-        paths = [file.path for file in filesystem(directory).match([pattern])[0].metadata_list]
-    else:
-        paths = glob.glob(join(glob.escape(directory), "*", PRIVACY_FILE))
+    paths = paths_in_subdirectories(directory, PRIVACY_FILE)
     if not paths:
         return None
     with as_malformed(directory, "a release for each period"):

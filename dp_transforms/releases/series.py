@@ -16,7 +16,7 @@ from dp_transforms.releases.frequency_list import statement_words as list_words
 from dp_transforms.releases.names_page import names_words
 from dp_transforms.releases.questions import difference, half, names_of, question_of
 from dp_transforms.releases.surveys import before_survey
-from dp_transforms.releases.tables import PicturedTable, Release, Table, drawn, publish
+from dp_transforms.releases.tables import PicturedTable, Release, Table, drawn, publish_several
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words
 
@@ -119,9 +119,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each release into a subdirectory, as a job with ``--period``: see
         ``ListRelease.save``."""
-        publish(
-            {os.path.join(directory, name): release for name, release in self.items()}, overwrite
-        )
+        publish_several(directory, self, overwrite)
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self._names}

@@ -3,14 +3,17 @@ the guarantee in words."""
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.entry import NO_BUDGET
 from dp_transforms.errors import InputError
-from dp_transforms.files.output import CsvTable, ReleaseDirectory
+from dp_transforms.files.output import CsvTable, ReleaseDirectory, directory_path
+from dp_transforms.files.paths import join
+from dp_transforms.files.several_releases import SeveralReleases
 from dp_transforms.reports.page import Page, text_table
 from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.phrases import (
@@ -188,19 +191,42 @@ def drawn(figure: Any, path: str | os.PathLike[str] | None) -> Any:
     return figure
 
 
-def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool) -> None:
-    """Writes each release into its directory, with the files that a job writes. All directories are
-    checked before the first file is written. Errors name arguments of Python, not flags."""
-    try:
+def publish(directory: str | os.PathLike[str], release: Release, overwrite: bool) -> None:
+    """Writes a release into a directory, with the files that a job writes. Errors name arguments of
+    Python, not flags."""
+    with _naming_arguments():
+        place = ReleaseDirectory(os.fspath(directory), release._file_name, overwrite)
+        _publish([place], [release])
+
+
+def publish_several(
+    directory: str | os.PathLike[str], releases: Mapping[str, Release], overwrite: bool
+) -> None:
+    """Writes each release into the subdirectory of its name, as ``publish`` does. All directories
+    are checked before the first file is written."""
+    with _naming_arguments():
+        parent = directory_path(os.fspath(directory))
+        several = SeveralReleases(parent, tuple(releases), overwrite)
         places = [
-            ReleaseDirectory(os.fspath(directory), release._file_name, overwrite)
-            for directory, release in releases.items()
+            ReleaseDirectory(join(parent, name), release._file_name, overwrite, several=several)
+            for name, release in releases.items()
         ]
-        for place in places:
-            place.check()
-        for place, release in zip(places, releases.values(), strict=True):
-            # The budget was charged when the release was made.
-            place.publish(release._tables, dict(release.statement), NO_BUDGET)
+        _publish(places, [*releases.values()])
+
+
+def _publish(places: Sequence[ReleaseDirectory], releases: Sequence[Release]) -> None:
+    for place in places:
+        place.check()
+    for place, release in zip(places, releases, strict=True):
+        # The budget was charged when the release was made.
+        place.publish(release._tables, dict(release.statement), NO_BUDGET)
+
+
+@contextlib.contextmanager
+def _naming_arguments() -> Iterator[None]:
+    """Raises errors about flags as errors about arguments of Python."""
+    try:
+        yield
     except ValueError as error:
         message = str(error).replace("--overwrite", "overwrite=True")
         raise ValueError(message.replace("--output", "directory")) from None

@@ -110,7 +110,7 @@ class DegreesOfUsers(Release):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the numbers and privacy.json, as the job does: see ``ListRelease.save``."""
-        publish({directory: self}, overwrite)
+        publish(directory, self, overwrite)
 
     def page(self, words: Words = NO_WORDS) -> Page:
         from dp_transforms.releases.user_degrees_page import user_degrees_page

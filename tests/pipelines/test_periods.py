@@ -1,5 +1,6 @@
 import datetime
 import json
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -58,8 +59,9 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys, failu
         "epsilon_of_all": 90,
         "epsilon_of_all_exact": "90",
     }
-    # Periods that an earlier job has left are not taken for those of one.
-    assert command(tmp_path, "--periods=2026-01-06..2026-01-09", "--overwrite") == SUCCESS
+    # The periods of two jobs are not taken for those of one.
+    assert command(tmp_path, "--epsilon=80", f"--output={tmp_path}/other") == SUCCESS
+    shutil.copytree(tmp_path / "other" / days[0], tmp_path / "out" / days[0], dirs_exist_ok=True)
     failure(FAILURE, "out holds periods of several jobs", show.main, [f"{tmp_path}/out"])
 
 
