@@ -24,6 +24,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.paths import (
     LocalFiles,
     as_filesystem_error,
+    delete_present,
     filesystem,
     join,
     local_path,
@@ -138,9 +139,10 @@ class ReleaseDirectory:
 
         The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
         tables: so a failure that depends on noise is paid for. The statement is renamed first. If
-        an earlier release is replaced, that release and the files made from it are removed before.
-        So no release is ever seen with another one's statement or report. A runner may repeat this
-        step: files that are there already, with the same content, are left untouched.
+        an earlier release is replaced, that release and the files made from it are removed before;
+        of several releases, so are those that this job does not write. So no release is ever seen
+        with another one's statement or report. A runner may repeat this step: files that are there
+        already, with the same content, are left untouched.
 
         Raises:
           InputError: a file cannot be written, or another release is there.
@@ -168,7 +170,9 @@ class ReleaseDirectory:
             if self.overwrite:
                 # A main table with other content, and all files made from it, are removed.
                 old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
-                self._files.delete([path for path in old if self._files.exists(path)])
+                delete_present([*old, *self._made_of_all])
+                if self.several is not None and self._is_first:
+                    self.several.remove_earlier([self.file_name, *self._made_of_it])
             for name, part in parts.items():
                 if not self.overwrite and name not in done:
                     self._claim(name, part, contents[name])
@@ -258,7 +262,7 @@ class ReleaseDirectory:
         if self.several is None:
             refuse_releases_below(self.path)
         elif self._is_first:
-            self.several.refuse_other_jobs()
+            self.several.refuse_other_jobs(self.file_name)
 
 
 def directory_path(path: str) -> str:
@@ -315,5 +319,4 @@ def _remove(paths: Iterable[str]) -> None:
     for path in paths:
         # An error here would hide an earlier one, which says more.
         with contextlib.suppress(OSError, ValueError):
-            if filesystem(path).exists(path):
-                filesystem(path).delete([path])
+            delete_present([path])

@@ -146,6 +146,13 @@ def write_bytes(path: str, content: bytes) -> None:
         file.write(content)
 
 
+def delete_present(paths: Iterable[str]) -> None:
+    """Deletes those of the files that are there, one after the other."""
+    for path in paths:
+        if filesystem(path).exists(path):
+            filesystem(path).delete([path])
+
+
 def matching_paths(pattern: str) -> list[str]:
     """Returns the sorted paths that match a pattern, in whose file name * matches anything."""
     files = filesystem(pattern)

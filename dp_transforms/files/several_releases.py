@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,16 @@ from dp_transforms.files.filenames import (
     REPORT_FILES,
 )
 from dp_transforms.files.paths import (
+    LocalFiles,
+    delete_present,
     filesystem,
     join,
     matching_paths,
     paths_in_subdirectories,
     read_bytes,
 )
+
+_LIST_AND_NAMES = (LIST_DIRECTORY, PARTITIONS_DIRECTORY)
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class SeveralReleases:
     Attributes:
       path: the directory.
       names: the names of the subdirectories, in the order in which they are written.
-      overwrite: whether to replace the releases of an earlier job.
+      overwrite: whether to replace the releases of an earlier job, if both are of periods.
     """
 
     path: str
@@ -44,17 +49,49 @@ class SeveralReleases:
         """The paths of files about all releases that an earlier job may have left."""
         return [join(self.path, name) for name in (ALL_PERIODS_FILE, *REPORT_FILES)]
 
-    def refuse_other_jobs(self) -> None:
-        """Raises an InputError if the directory holds the release of another job: in itself, or in
-        a subdirectory that this job does not write."""
+    def refuse_other_jobs(self, file_name: str) -> None:
+        """Raises an InputError if the directory holds the release of another job, unless it is to
+        be replaced: in itself, or in a subdirectory that this job does not write. ``file_name`` is
+        that of this job's main tables, or of the first one if they differ."""
         statement = join(self.path, PRIVACY_FILE)
         if filesystem(statement).exists(statement):
             raise _other_job(self.path, statement)
         for path in matching_paths(join(self.path, RELEASED_FILES)):
             raise _other_job(self.path, path)
-        for name, path in _statements_below(self.path).items():
-            if name not in self.names:
+        for path in self._earlier_statements():
+            if not self._may_replace(path, file_name):
                 raise _other_job(self.path, path)
+            if not self.overwrite:
+                raise _other_job(self.path, path, ", or --overwrite to replace it")
+
+    def remove_earlier(self, file_names: Sequence[str]) -> None:
+        """Removes the releases of an earlier job in subdirectories that this job does not write.
+
+        Other files in them stay, and so do subdirectories with such files.
+
+        Args:
+          file_names: the names of all tables, pictures and pages that a release may have.
+        """
+        for path in self._earlier_statements():
+            directory = os.path.dirname(path)
+            # The statement goes last: by it a job that is killed here is found again.
+            delete_present([*(join(directory, name) for name in file_names), path])
+            if filesystem(directory) is LocalFiles and not os.listdir(directory):
+                os.rmdir(directory)
+
+    def _earlier_statements(self) -> list[str]:
+        """Returns the paths of the privacy.json in subdirectories that this job does not write."""
+        below = _statements_below(self.path)
+        return [path for name, path in below.items() if name not in self.names]
+
+    def _may_replace(self, statement: str, file_name: str) -> bool:
+        """Returns whether the release beside a statement is of the kind of this job's: both are of
+        periods, and their main tables have the same name."""
+        directory = os.path.dirname(statement)
+        if os.path.basename(directory) in _LIST_AND_NAMES or self.names == _LIST_AND_NAMES:
+            return False
+        tables = matching_paths(join(directory, RELEASED_FILES))
+        return {os.path.basename(path) for path in tables} <= {file_name}
 
 
 def refuse_releases_below(directory: str) -> None:
@@ -73,7 +110,7 @@ def _statements_below(directory: str) -> dict[str, str]:
     statements = {}
     for path in paths_in_subdirectories(directory, PRIVACY_FILE):
         name = os.path.basename(os.path.dirname(path))
-        if name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY) or _period_of(path) == name:
+        if name in _LIST_AND_NAMES or _period_of(path) == name:
             statements[name] = path
     return statements
 
@@ -87,7 +124,7 @@ def _period_of(path: str) -> Any:
     return statement.get("period") if isinstance(statement, dict) else None
 
 
-def _other_job(directory: str, path: str) -> InputError:
+def _other_job(directory: str, path: str, remedy: str = "") -> InputError:
     return InputError(
-        f"{directory} holds the release of another job, with {path}: give another --output"
+        f"{directory} holds the release of another job, with {path}: give another --output{remedy}"
     )

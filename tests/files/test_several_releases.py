@@ -1,10 +1,14 @@
 """Directories of several releases of one job."""
 
+import errno
 import itertools
+from unittest import mock
 
 import pytest
 
 import dp_transforms as dp
+from dp_transforms.files.filenames import GROUPS_FILE, REPORT_FILE
+from dp_transforms.files.paths import LocalFiles
 from pipelines import DONE_BEFORE, FAILURE, SUCCESS
 from pipelines.__main__ import main
 from tests.jobs import instead, job_flags
@@ -64,6 +68,63 @@ def test_a_job_refuses_the_days_of_another_one(job, tmp_path, failure):
     assert not (tmp_path / "out/2026-01-07").exists()
 
 
+@pytest.mark.parametrize("place", ["", SCHEME], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("kind", ["lists of days", "names of days"])
+def test_overwrite_replaces_all_days_with_their_page_and_nothing_else(job, tmp_path, kind, place):
+    out, output = tmp_path / "out", f"--output={place}{tmp_path}/out"
+    other_formats = ["--output_format=jsonl"]
+    assert job(kind, output, "--periods=2026-01-05..2026-01-08", *other_formats) == SUCCESS
+    assert len(list(out.glob("2026-01-*"))) == 4
+    for name in (REPORT_FILE, GROUPS_FILE, f"2026-01-07/{REPORT_FILE}"):
+        (out / name).write_text("of the first job")
+    # Users' own files: two beside releases, and a directory that only looks like a day.
+    own = {"notes.txt": b"mine", "2026-01-08/notes.txt": b"mine", "2026-01-09/list.csv": b"mine"}
+    own["2026-01-10/privacy.json"] = b'{"period": "2026-01-11"}'
+    for name, content in own.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_bytes(content)
+    assert job(kind, output, "--periods=2026-01-05..2026-01-06", "--overwrite") == SUCCESS
+    after = files_in(out)
+    table = "released_frequencies.csv" if "lists" in kind else "released_partitions.csv"
+    days = {f"2026-01-0{day}/{name}" for day in (5, 6) for name in (table, "privacy.json")}
+    assert after.keys() == {"all_periods.csv", *days, *own}
+    assert {name: after[name] for name in own} == own
+    if not place:
+        assert not (out / "2026-01-07").exists()
+        assert [*dp.load(out)] == ["2026-01-05", "2026-01-06"]
+
+
+@pytest.mark.parametrize("name", ["all_periods.csv", REPORT_FILE])
+def test_what_is_left_of_earlier_releases_is_one_too(job, tmp_path, failure, name):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("")
+    failure(FAILURE, f"{name} exists: give another --output, or", job, "lists of days")
+
+
+def test_a_full_disk_leaves_the_days_of_the_earlier_job(job, tmp_path, failure, monkeypatch):
+    assert job("lists of days", "--periods=2026-01-05..2026-01-08") == SUCCESS
+    before, fewer = files_in(tmp_path / "out"), ("--periods=2026-01-05..2026-01-06", "--overwrite")
+    with monkeypatch.context() as patched:
+        full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+        patched.setattr(LocalFiles, "create", full)
+        failure(FAILURE, "no space left on device", job, "lists of days", *fewer)
+    assert files_in(tmp_path / "out") == before
+    rename, renamed = LocalFiles.rename, []
+
+    def second_fails(sources, targets):
+        renamed.append(targets)
+        if len(renamed) > 2:  # the first day is done then
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(sources, targets)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFiles, "rename", second_fails)
+        failure(FAILURE, "no space left on device", job, "lists of days", *fewer)
+    assert not (tmp_path / "out/2026-01-08").exists()
+    assert job("lists of days", *fewer) == SUCCESS
+    assert len(dp.load(tmp_path / "out")) == 2
+
+
 def test_a_release_that_a_user_has_put_below_is_another_one(job, tmp_path):
     out = tmp_path / "out"
     assert job("names", f"--output={out}/names of pages") == SUCCESS
@@ -84,6 +145,18 @@ def test_a_job_on_another_filesystem_finds_what_is_there(job, tmp_path, failure,
     for other in JOBS.keys() - {kind}:
         failure(FAILURE, "another job", job, other, elsewhere)
     assert files_in(tmp_path / "out") == before
+
+
+def test_save_replaces_all_days(tmp_path):
+    data = {"who": list(range(90)), "page": ["a", "b", "c"] * 30, "at": ["2026-01-05"] * 90}
+    names = {"user": "who", "partition": "page", "max_partitions_per_user": 1, "epsilon": 50}
+    span = {"time": "at", "period": "day", "max_periods_per_user": 1}
+    for days in ("2026-01-05..2026-01-07", "2026-01-06..2026-01-06"):
+        released = dp.release_by_period(data, **names, **span, periods=days)
+        released.save(tmp_path, overwrite=True)
+        assert {path.name for path in tmp_path.iterdir()} == {*released}
+        assert [*dp.load(tmp_path)] == [*released]
+        (tmp_path / REPORT_FILE).write_text("of these days")
 
 
 def test_save_refuses_what_another_job_has_written(tmp_path):
