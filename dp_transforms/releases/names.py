@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
     from dp_transforms.engines.base import Collections, Engine
 
+MECHANISM = "partition selection"
+
 
 @dataclass(frozen=True)
 class NamesSpec(ReleaseSpec):
@@ -282,7 +284,7 @@ class NamesSpec(ReleaseSpec):
         if bounded_in_rounds:
             bound["max_partitions_per_user_is"] = ENFORCED_IN_ROUNDS
         statement: Statement = {
-            "mechanism": "partition selection",
+            "mechanism": MECHANISM,
             **{name: described.pop(name) for name in first},
             "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
             **bound,

@@ -46,7 +46,7 @@ def degree_tables(released: Iterable[ReleasedDegrees], _: Statement) -> Tables:
     return {DEGREES_FILE: CsvTable(DEGREES_HEADER, rows)}
 
 
-_MECHANISM = "histogram of users by their numbers of partitions, discrete Laplace noise"
+MECHANISM = "histogram of users by their numbers of partitions, discrete Laplace noise"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class UserDegreesSpec(ReleaseSpec):
 
     def guarantee(self, bounded_by_job: bool) -> Statement:
         return {
-            "mechanism": _MECHANISM,
+            "mechanism": MECHANISM,
             **amount_entries("epsilon", PrivacyBudget(self.epsilon).epsilon),
             "delta": 0,
             "neighbours": NEIGHBOURS,

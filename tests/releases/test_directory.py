@@ -1,0 +1,67 @@
+"""Directories of every kind of release, read back whole and damaged."""
+
+import random
+import re
+import shutil
+
+import pytest
+
+import dp_transforms as dp
+from dp_transforms import JobSecret
+from dp_transforms.budget.entry import NO_BUDGET
+from dp_transforms.engines.in_process import InProcess
+from dp_transforms.files.filenames import NAMED_USERS_FILE, PRIVACY_FILE
+from dp_transforms.files.frame_records import RecordArguments
+from dp_transforms.files.output import ReleaseDirectory
+from tests.release_cases import CASES, each_period
+
+SECRET = JobSecret.insecure_for_testing(5)
+LOADED = [
+    name
+    for name, case in CASES.items()
+    # No job releases counts without intervals, as this case has them.
+    if (case.period is None or case.parts is each_period) and name != "public names"
+]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    path, rng = tmp_path_factory.mktemp("records") / "records.csv", random.Random(3)
+    rows = [
+        f"{rng.randrange(90)},{int(rng.paretovariate(0.6))},{rng.choice('fm')},2026-01-0{day}\n"
+        for day in rng.choices(range(1, 5), k=900)
+    ]
+    path.write_text("user,page,sex,day\n" + "".join(rows))
+    return path
+
+
+@pytest.fixture(scope="module", params=LOADED)
+def directory(request, records, tmp_path_factory):
+    """The directory of a release, or of the first part of several."""
+    case, path = CASES[request.param], tmp_path_factory.mktemp("release")
+    columns = {"groups": case.columns}
+    if case.period is not None:
+        columns = {"time": "day", "period": case.period}
+    source = RecordArguments(str(records), "user", "page", False, **columns).open()
+    released = case.spec.release(InProcess(source, SECRET, num_buckets=3))
+    for spec, elements, entries in case.parts(case.spec, released):
+        statement = spec.statement(source.partition_fields) | entries
+        statement |= spec.tables.entries(elements)
+        tables = spec.tables.make(elements, statement)
+        place = ReleaseDirectory(str(path), spec.tables.file_name)
+        place.publish(lambda tables=tables: tables, statement, NO_BUDGET)
+        return path
+
+
+def tables_in(directory):
+    """The names of the tables that ``load`` reads."""
+    return sorted({path.name for path in directory.glob("*.csv")} - {NAMED_USERS_FILE})
+
+
+def test_a_missing_file_is_named(directory, tmp_path):
+    dp.load(directory)
+    for name in [*tables_in(directory), PRIVACY_FILE]:
+        copy = shutil.copytree(directory, tmp_path / name)
+        (copy / name).unlink()
+        with pytest.raises(ValueError, match=rf"{re.escape(name)} cannot be read: no such file"):
+            dp.load(copy)
