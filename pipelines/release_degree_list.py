@@ -20,6 +20,7 @@ from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.releases import DegreesSpec, NodeDegreesSpec
+from dp_transforms.releases.node_degrees import degrees_spec
 from pipelines import job_flags
 from pipelines.command_line import JobParser, refuse, require
 from pipelines.release_job import PreparedRelease, release_command, release_of
@@ -109,10 +110,13 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 def _specified(flags: argparse.Namespace) -> DegreesSpec | NodeDegreesSpec:
     """Returns the specification of the release that the flags ask for."""
-    if flags.privacy_unit == NODE and flags.degree_bound is None:
-        return NodeDegreesSpec(flags.epsilon, flags.degree, flags.mechanism)
-    spec = DegreesSpec(
-        flags.epsilon, flags.degree, flags.degree_bound, flags.nodes, flags.mechanism
+    spec = degrees_spec(
+        flags.epsilon,
+        flags.degree,
+        flags.privacy_unit,
+        flags.degree_bound,
+        flags.nodes,
+        flags.mechanism,
     )
     is_exponential = isinstance(spec.mechanism, IntegerPartitionMechanism)
     if flags.report and is_exponential and flags.nodes is not None:

@@ -13,9 +13,8 @@ from dp_transforms.frames.run import callers_level, run_spec
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.partition.registry import AUTO
-from dp_transforms.releases import DegreesSpec, ListRelease, NodeDegreesSpec
-from dp_transforms.releases.degrees import chooses_degree_bound
-from dp_transforms.releases.node_degrees import ProjectedList
+from dp_transforms.releases import ListRelease
+from dp_transforms.releases.node_degrees import ProjectedList, degrees_spec
 from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -60,14 +59,7 @@ def degrees(
     >>> list(dp.degrees(edges, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
-    chooses_bound = chooses_degree_bound(privacy_unit, degree_bound)
-    if chooses_bound and nodes is not None:
-        raise ValueError("nodes is for the privacy of edges: a node more changes their number")
-    spec: DegreesSpec | NodeDegreesSpec
-    if chooses_bound:
-        spec = NodeDegreesSpec(epsilon, degree, mechanism)
-    else:
-        spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    spec = degrees_spec(epsilon, degree, privacy_unit, degree_bound, nodes, mechanism)
     pairs = edges_of_graph(edges, degree)
     if pairs is None:
         pairs = edges

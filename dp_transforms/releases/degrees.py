@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
 
 
+NODES_ARE_FOR_EDGES = "nodes is for the privacy of edges: a node more changes their number"
 _MOST_NODES = 2**40
 """More nodes than any graph has that one worker can project."""
 
@@ -111,7 +112,7 @@ class DegreesSpec(ReleaseSpec):
     def __post_init__(self) -> None:
         set_positive_integers(self, "degree_bound", "nodes")
         if self.degree_bound is not None and self.nodes is not None:
-            raise ValueError("nodes is for the privacy of edges: a node more changes their number")
+            raise ValueError(NODES_ARE_FOR_EDGES)
         _ = self.mechanism
 
     @functools.cached_property

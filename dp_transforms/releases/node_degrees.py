@@ -46,7 +46,13 @@ from dp_transforms.releases.base import (
     Tables,
     amount_entries,
 )
-from dp_transforms.releases.degrees import degree_entries, projected_mechanism
+from dp_transforms.releases.degrees import (
+    NODES_ARE_FOR_EDGES,
+    DegreesSpec,
+    chooses_degree_bound,
+    degree_entries,
+    projected_mechanism,
+)
 from dp_transforms.releases.lists import list_guarantee, list_tables
 
 if TYPE_CHECKING:
@@ -200,3 +206,20 @@ class NodeDegreesSpec(ReleaseSpec):
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
         """Returns no entries, since the ends of edges are not partitions."""
         return {}
+
+
+def degrees_spec(
+    epsilon: Number,
+    degree: str,
+    privacy_unit: str | None,
+    degree_bound: int | None,
+    nodes: int | None,
+    mechanism: str,
+) -> DegreesSpec | NodeDegreesSpec:
+    """Returns the specification of a list of degrees that protects edges or nodes. Arguments and
+    errors are those of ``frames.graphs.degrees``."""
+    if not chooses_degree_bound(privacy_unit, degree_bound):
+        return DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    if nodes is not None:
+        raise ValueError(NODES_ARE_FOR_EDGES)
+    return NodeDegreesSpec(epsilon, degree, mechanism)
