@@ -130,7 +130,7 @@ test_arguments_are_checked_when_it_is_made = refused(
     (lambda: ReleaseAttributes(["a"], epsilon=0), "epsilon"),
     (lambda: ReleaseAttributes(["a"], epsilon=1, shares=[1]), "shares must map attributes"),
     (lambda: ReleaseAttributes(["a"], epsilon=1, shares={"b": 1}), "not released: these are 'a'"),
-    (lambda: ReleaseAttributes(["a"], epsilon=1, shares={"a": 0}), "must be positive"),
+    (lambda: ReleaseAttributes(["a"], epsilon=1, shares={"a": 0}), "each of shares must be"),
     error=(TypeError, ValueError),
 )
 
