@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.filenames import PRIVACY_FILE
@@ -24,6 +24,11 @@ from dp_transforms.files.paths import (
     write_bytes,
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+
+_T = TypeVar("_T")
+
+_OF_VALUES = (ValueError, ArithmeticError, RecursionError, csv.Error)
+"""The types of errors that damaged values cause."""
 
 
 def check_frequency_list(path: str) -> None:
@@ -75,17 +80,41 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 def as_malformed(directory: str, content: str) -> contextlib.AbstractContextManager[None]:
     """Raises an InputError in place of errors that a directory without the expected content causes.
     ``content`` describes what is expected."""
-    of_values = ValueError, ArithmeticError, RecursionError, csv.Error
-    kinds = *of_values, KeyError, TypeError, AttributeError
+    kinds = *_OF_VALUES, KeyError, TypeError, AttributeError
     return as_input_error(f"{directory} does not hold {content}", kinds)
 
 
 def read_statement(directory: str) -> dict[str, Any]:
     """Returns the content of the privacy.json in a directory of any of Beam's filesystems."""
-    statement: dict[str, Any] = json.loads(read_file(directory, PRIVACY_FILE))
+    return _parsed(directory, PRIVACY_FILE, _statement)
+
+
+def _statement(content: bytes) -> dict[str, Any]:
+    statement: dict[str, Any] = json.loads(content)
     if not statement or not isinstance(statement, dict):
         raise ValueError("a statement is an object with entries")
     return statement
+
+
+def read_table(directory: str, name: str, parse: Callable[[bytes], _T]) -> _T:
+    """Returns the content of a released table, as ``parse`` returns it. Raises an InputError that
+    names the file if ``parse`` raises an error about a value."""
+    return _parsed(directory, name, parse)
+
+
+def _parsed(directory: str, name: str, parse: Callable[[bytes], _T]) -> _T:
+    content = read_file(directory, name)
+    try:
+        return parse(content)
+    except _OF_VALUES:
+        raise not_as_released(directory, name) from None
+
+
+def not_as_released(directory: str, name: str, how: str = "it is damaged") -> InputError:
+    """Returns the error about a file of a release that is not as a job has written it."""
+    return InputError(
+        f"{join(directory, name)} is not as it was released: {how}; restore it from a copy"
+    )
 
 
 def read_file(directory: str, name: str) -> bytes:

@@ -48,7 +48,6 @@ from dp_transforms.files.filenames import (
     SURVEY_FILE,
 )
 from dp_transforms.files.output import CsvTable
-from dp_transforms.files.release_files import parse_rows, read_file
 from dp_transforms.mechanisms.decimals import (
     Number,
     decimal_text,
@@ -90,7 +89,7 @@ from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.lists import (
     list_guarantee,
     list_tables,
-    parse_lists,
+    read_list_table,
     read_lists,
 )
 from dp_transforms.releases.surveys import (
@@ -99,6 +98,7 @@ from dp_transforms.releases.surveys import (
     SurveyedList,
     decoded_survey,
     estimate_of,
+    read_degree_table,
     survey_of_rows,
 )
 from dp_transforms.reports.entries import CHOSEN_BY_SURVEY, SURVEY
@@ -441,7 +441,7 @@ def read(directory: str) -> AllRecordsRelease:
     lists, statement = read_lists(
         directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
     )
-    rows = parse_rows(read_file(directory, SURVEY_FILE), DEGREES_HEADER)
+    rows = read_degree_table(directory, SURVEY_FILE, DEGREES_HEADER)[()]
     survey = survey_of_rows(rows, statement)
-    estimate = parse_lists(read_file(directory, ALL_RECORDS_FILE), FREQUENCIES_HEADER)[()]
+    estimate = read_list_table(directory, ALL_RECORDS_FILE, FREQUENCIES_HEADER)[()]
     return AllRecordsRelease.of(SurveyedList(survey, lists[()], {}), statement, estimate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
@@ -35,47 +35,32 @@ from dp_transforms.releases import (
 from dp_transforms.releases.list_and_names import ListAndNames
 from dp_transforms.releases.surveys import SURVEY
 
-
-class _Kind(NamedTuple):
-    """A kind of release: what errors call it, the file of its main table, and what reads it."""
-
-    title: str
-    file_name: str
-    read: Callable[[str], Any]
-
-
-_NAMES = _Kind("released names of partitions", PARTITIONS_FILE, names.read)
-_DEGREES = _Kind("released numbers of partitions of users", DEGREES_FILE, user_degrees.read)
-_HIERARCHY = _Kind("released lists of a hierarchy", HIERARCHY_FILE, hierarchy.read)
-_ATTRIBUTES = _Kind("released lists of attributes", ATTRIBUTES_FILE, attributes.read)
-_GROUPS = _Kind("released lists of groups", LISTS_FILE, groups.read)
-_GROUPS_WITH_SURVEYS = _Kind(
-    "released lists of groups with surveys", LISTS_FILE, grouped_all_records.read
-)
-_LIST = _Kind("a released frequency list", FREQUENCIES_FILE, frequency_list.read)
-_LIST_WITH_SURVEY = _Kind(
-    "a released frequency list with its survey", FREQUENCIES_FILE, all_records.read
-)
 _MAIN_FILES = {
-    kind.file_name for kind in (_NAMES, _DEGREES, _HIERARCHY, _ATTRIBUTES, _GROUPS, _LIST)
+    ATTRIBUTES_FILE,
+    DEGREES_FILE,
+    FREQUENCIES_FILE,
+    HIERARCHY_FILE,
+    LISTS_FILE,
+    PARTITIONS_FILE,
 }
+"""The files of main tables of the kinds that have a reader."""
 
 
-def _kind_of(statement: Mapping[str, Any]) -> _Kind:
-    """Returns the kind of release that a statement describes. Files do not show it: one of them may
-    be missing, and then the release would be taken for one of another kind."""
-    by_mechanism = {names.MECHANISM: _NAMES, user_degrees.MECHANISM: _DEGREES}
-    kind = by_mechanism.get(statement["mechanism"])
-    if kind is not None:
-        return kind
-    has_survey = SURVEY in statement
+def _reader(statement: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Returns the function that reads the kind of release that a statement describes. Files do not
+    show the kind: without one of them, a release would be taken for one of another kind."""
+    if statement["mechanism"] == names.MECHANISM:
+        return names.read
+    if statement["mechanism"] == user_degrees.MECHANISM:
+        return user_degrees.read
     if "levels" in statement:
-        return _HIERARCHY
+        return hierarchy.read
+    has_survey = SURVEY in statement
     if "lists" not in statement:
-        return _LIST_WITH_SURVEY if has_survey else _LIST
+        return all_records.read if has_survey else frequency_list.read
     if any("columns" in entry for entry in statement["lists"]):
-        return _ATTRIBUTES
-    return _GROUPS_WITH_SURVEYS if has_survey else _GROUPS
+        return attributes.read
+    return grouped_all_records.read if has_survey else groups.read
 
 
 def release_directories(directory: str) -> list[str]:
@@ -105,19 +90,15 @@ def load(directory: str | os.PathLike[str]) -> Any:
         with as_malformed(path, "a list and names of the same records"):
             return ListAndNames.of(*map(load, both))
     tables = _main_tables(path)
-    if not tables and not is_there(path, PRIVACY_FILE):
+    with as_malformed(path, f"a release: its {PRIVACY_FILE} lacks entries, or is of other tables"):
+        if tables or is_there(path, PRIVACY_FILE):
+            return _checked(_reader(read_statement(path))(path))
         releases = periods.read(path, load)
-        if releases is None:
-            raise InputError(
-                f"{path} cannot be read as a release: it has none of the files that a "
-                "job or save writes"
-            )
-        with as_malformed(path, f"a release with its {PRIVACY_FILE}"):
+        if releases is not None:
             return _checked(releases)
-    with as_malformed(path, f"a release with its {PRIVACY_FILE}"):
-        kind = _kind_of(read_statement(path))
-    with as_malformed(path, f"{kind.title} with its {PRIVACY_FILE}"):
-        return _checked(kind.read(path))
+    raise InputError(
+        f"{path} cannot be read as a release: it has none of the files that a job or save writes"
+    )
 
 
 def _main_tables(directory: str) -> list[str]:

@@ -31,7 +31,6 @@ from dp_transforms.files.filenames import (
     LISTS_HEADER,
 )
 from dp_transforms.files.output import CsvTable
-from dp_transforms.files.release_files import parse_rows, read_file
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases.all_records import (
     AllRecordsRelease,
@@ -51,11 +50,12 @@ from dp_transforms.releases.groups import (
     grouped_tables,
     statement_of_each,
 )
-from dp_transforms.releases.lists import ALL_USERS, parse_lists, read_lists, rows_of
+from dp_transforms.releases.lists import ALL_USERS, read_list_table, read_lists, rows_of
 from dp_transforms.releases.surveys import (
     Survey,
     SurveyedList,
     estimate_of,
+    read_degree_table,
     survey_of_rows,
 )
 from dp_transforms.reports.entries import CHOSEN_BY_SURVEY, SURVEY
@@ -202,11 +202,8 @@ class GroupAllRecordsReleases(GroupReleases):
 def read(directory: str) -> GroupAllRecordsReleases:
     """Reads the lists, surveys and estimates of groups in a directory."""
     lists, statement = read_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
-    rows_of: dict[Label, list[list[str]]] = {}
-    rows = parse_rows(read_file(directory, GROUP_SURVEYS_FILE), GROUP_SURVEYS_HEADER)
-    for attribute, group, *row in rows:
-        rows_of.setdefault((attribute, group), []).append(row)
-    estimated = parse_lists(read_file(directory, ALL_RECORDS_FILE), LISTS_HEADER)
+    rows_of = read_degree_table(directory, GROUP_SURVEYS_FILE, GROUP_SURVEYS_HEADER)
+    estimated = read_list_table(directory, ALL_RECORDS_FILE, LISTS_HEADER)
     surveyed, estimates = {}, {}
     for label, entry in entries_of_lists(statement).items():
         survey = survey_of_rows(rows_of[label], entry)

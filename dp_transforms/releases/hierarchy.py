@@ -47,7 +47,7 @@ from dp_transforms.files.filenames import (
     HIERARCHY_FILE,
 )
 from dp_transforms.files.output import CsvTable
-from dp_transforms.files.release_files import read_file, read_statement
+from dp_transforms.files.release_files import read_statement
 from dp_transforms.mechanisms.arguments import listed, shown
 from dp_transforms.mechanisms.decimals import Number, parts_by_shares
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
@@ -68,10 +68,10 @@ from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.lists import (
     checked_coordinates,
     list_guarantee,
-    parse_coordinates,
-    parse_lists,
     price_entries,
     price_of,
+    read_coordinates,
+    read_list_table,
     rows_of,
 )
 from dp_transforms.releases.series import Releases
@@ -443,14 +443,13 @@ def read(directory: str) -> HierarchyReleases:
     """Reads the lists of a hierarchy in a directory."""
     statement = read_statement(directory)
     levels = _level_names(statement)
-    lists = parse_lists(read_file(directory, HIERARCHY_FILE), (*levels, *FREQUENCIES_HEADER))
-    content = read_file(directory, COORDINATES_FILE)
-    arms = parse_coordinates(content, (*levels, *COORDINATES_HEADER))
+    lists = read_list_table(directory, HIERARCHY_FILE, (*levels, *FREQUENCIES_HEADER))
+    arms = read_coordinates(directory, (*levels, *COORDINATES_HEADER))
     released = {}
     for label, frequency_list in lists.items():
         path = tuple(name for name in label if name)
         coordinates = checked_coordinates(
-            directory, arms[label], statement["levels"][len(path)], statement["sensitivity"]
+            directory, arms.get(label), statement["levels"][len(path)], statement["sensitivity"]
         )
         columns_of_list = frequency_list.frequencies, frequency_list.multiplicities
         released[path] = ReleasedList(*columns_of_list, None, coordinates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     COORDINATES_FILE,
     COORDINATES_HEADER,
@@ -18,8 +18,12 @@ from dp_transforms.files.filenames import (
     FREQUENCIES_HEADER,
 )
 from dp_transforms.files.output import CsvTable
-from dp_transforms.files.paths import join
-from dp_transforms.files.release_files import parse_rows, read_file, read_statement
+from dp_transforms.files.release_files import (
+    not_as_released,
+    parse_rows,
+    read_statement,
+    read_table,
+)
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.decimals import decimal_text
@@ -157,6 +161,8 @@ def parse_coordinates(content: bytes, header: Sequence[str]) -> dict[tuple[str, 
     """Returns the noisy coordinates of each list of a file, with the keys of ``parse_lists``."""
     arms_of: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
+        if arm not in (ROWS, COLUMNS):
+            raise ValueError("an arm is that of rows or of columns")
         values = arms_of.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
         values.append(int(value))
         if int(index) != len(values):
@@ -167,16 +173,30 @@ def parse_coordinates(content: bytes, header: Sequence[str]) -> dict[tuple[str, 
     }
 
 
+def read_list_table(
+    directory: str, file_name: str, header: Sequence[str]
+) -> dict[tuple[str, ...], FrequencyList]:
+    """Reads the lists of a file: see ``parse_lists``."""
+    return read_table(directory, file_name, functools.partial(parse_lists, header=header))
+
+
+def read_coordinates(directory: str, header: Sequence[str]) -> dict[tuple[str, ...], Arms]:
+    """Reads the noisy coordinates of a directory's lists: see ``parse_coordinates``."""
+    return read_table(
+        directory, COORDINATES_FILE, functools.partial(parse_coordinates, header=header)
+    )
+
+
 def read_lists(
     directory: str, file_name: str, header: Sequence[str], coordinates_header: Sequence[str]
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
     """Reads the lists of a file, with their noisy coordinates if they have any. Returns them sorted
     by attribute and group, and the statement."""
-    lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
+    lists = read_list_table(directory, file_name, header)
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
-        arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
+        arms = read_coordinates(directory, coordinates_header)
     prices: dict[tuple[str | None, ...], Mapping[str, Any]] = {
         (entry.get("attribute", ALL_USERS), entry.get("group")): entry
         for entry in statement.get("lists", [statement])
@@ -188,9 +208,8 @@ def read_lists(
         price = prices.get(label) or prices[attribute, None]
         coordinates = None
         if is_decoded(price):
-            # A decoded list without coordinates is a malformed file: a KeyError.
             sensitivity = price.get("sensitivity", statement.get("sensitivity"))
-            coordinates = checked_coordinates(directory, arms[label], price, sensitivity)
+            coordinates = checked_coordinates(directory, arms.get(label), price, sensitivity)
         released[label] = ReleasedList(
             frequency_list.frequencies, frequency_list.multiplicities, None, coordinates
         )
@@ -198,18 +217,18 @@ def read_lists(
 
 
 def checked_coordinates(
-    directory: str, arms: Arms, price: Mapping[str, Any], sensitivity: int
+    directory: str, arms: Arms | None, price: Mapping[str, Any], sensitivity: int
 ) -> NoisyCoordinates:
     """Returns the noisy coordinates of a list, with the rate that its entry in a statement states.
-    Raises an InputError if the rule by which drawing ends would have ended an arm elsewhere: then
-    the file is not as it was released."""
+    Raises an InputError if there are none, or if the rule by which drawing ends would have ended an
+    arm elsewhere: then the file is not as it was released."""
+    how = "rows are missing, or there are too many"
+    if arms is None:
+        raise not_as_released(directory, COORDINATES_FILE, how)
     coordinates = NoisyCoordinates(*arms, _decay(price), sensitivity)
     ends = EndingRule(coordinates.decay).end
     if any(ends(arm, 0) != len(arm) for arm in arms):
-        raise InputError(
-            f"{join(directory, COORDINATES_FILE)} is not as it was released: rows are missing, or "
-            "there are too many"
-        )
+        raise not_as_released(directory, COORDINATES_FILE, how)
     return coordinates
 
 

@@ -14,7 +14,7 @@ from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_FILE
-from dp_transforms.files.release_files import read_file, read_statement
+from dp_transforms.files.release_files import read_statement, read_table
 from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
@@ -403,4 +403,5 @@ class NamesRelease(NameAnswers, Release):
 def read(directory: str) -> NamesRelease:
     """Reads the names in a directory."""
     statement = read_statement(directory)
-    return NamesRelease(read_names(read_file(directory, PARTITIONS_FILE), statement), statement)
+    parse = functools.partial(read_names, statement=statement)
+    return NamesRelease(read_table(directory, PARTITIONS_FILE, parse), statement)

@@ -7,10 +7,12 @@ records, and the estimated list of all records follows from both (``all_records`
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dp_transforms.files.filenames import DEGREES_HEADER
+from dp_transforms.files.release_files import parse_rows, read_table
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.users_beyond import UsersBeyond
@@ -103,10 +105,33 @@ _FOLLOWS = (
 """The entries of a statement that follow from its survey, besides kappa if it was chosen."""
 
 
-def survey_of_rows(rows: Iterable[Sequence[str]], statement: Mapping[str, Any]) -> Survey:
+def read_degree_table(
+    directory: str, file_name: str, header: Sequence[str]
+) -> dict[tuple[str, ...], list[tuple[int, int]]]:
+    """Reads how many users have how many partitions, as pairs of (smallest degree, users), by
+    (attribute, group). A file without these columns has one survey, and its key is ()."""
+    return read_table(directory, file_name, functools.partial(_parse_degrees, header=header))
+
+
+def _parse_degrees(
+    content: bytes, header: Sequence[str]
+) -> dict[tuple[str, ...], list[tuple[int, int]]]:
+    rows_of: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    if tuple(header) == DEGREES_HEADER:
+        rows_of[()] = []
+    for *label, lowest, users in parse_rows(content, header):
+        rows_of.setdefault(tuple(label), []).append((int(lowest), int(users)))
+    for rows in rows_of.values():
+        degrees = [lowest for lowest, _ in rows]
+        if degrees != sorted({1, *degrees}):
+            raise ValueError("degrees must ascend from 1")
+    return rows_of
+
+
+def survey_of_rows(rows: Sequence[tuple[int, int]], statement: Mapping[str, Any]) -> Survey:
     """Returns the survey with the rows of a file, of (smallest degree, users), and the statement of
     its list."""
-    lowest, users = zip(*(map(int, row) for row in rows), strict=True)
+    lowest, users = zip(*rows, strict=True)
     entry = statement[SURVEY]
     rounds = len(entry["epsilon_of_rounds"])
     degrees = ReleasedDegrees(lowest, users, float(entry["epsilon"]), rounds)

@@ -14,7 +14,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import as_malformed, parse_rows, read_file, read_statement
+from dp_transforms.files.release_files import as_malformed, read_statement
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.releases.base import (
@@ -26,6 +26,7 @@ from dp_transforms.releases.base import (
     amount_entries,
     set_positive_integers,
 )
+from dp_transforms.releases.surveys import read_degree_table
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, guarantee_words, mechanism_words
@@ -140,7 +141,7 @@ def read(directory: str) -> DegreesOfUsers:
 def read_degrees(directory: str) -> ReleasedDegrees:
     """Reads the numbers of users by how many partitions they have, as choose-kappa writes them."""
     directory = local_path(directory)
+    rows = read_degree_table(directory, DEGREES_FILE, DEGREES_HEADER)[()]
     with as_malformed(directory, "a release of choose-kappa"):
-        rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
-        lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
+        lowest, users = zip(*rows, strict=True)
         return ReleasedDegrees(lowest, users, float(read_statement(directory)["epsilon"]))

@@ -155,8 +155,8 @@ def test_coordinates_that_are_none_are_refused(directory, tmp_path, lines, failu
     coordinates.unlink()
     if lines is not None:
         coordinates.write_bytes(csv_lines([filenames.COORDINATES_HEADER]) + lines)
-    fault = "cannot be read" if lines is None else "does not hold a released frequency list"
-    failure(1, fault, main, [str(tmp_path)])
+    fault = "cannot be read" if lines is None else "is not as it was released"
+    failure(1, f"{coordinates} {fault}", main, [str(tmp_path)])
 
 
 EDGES = (f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0)

@@ -10,7 +10,7 @@ import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.budget.entry import NO_BUDGET
 from dp_transforms.engines.in_process import InProcess
-from dp_transforms.files.filenames import NAMED_USERS_FILE, PRIVACY_FILE
+from dp_transforms.files.filenames import NAMED_USERS_FILE, PARTITIONS_FILE, PRIVACY_FILE
 from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.files.output import ReleaseDirectory
 from tests.release_cases import CASES, each_period
@@ -64,4 +64,14 @@ def test_a_missing_file_is_named(directory, tmp_path):
         copy = shutil.copytree(directory, tmp_path / name)
         (copy / name).unlink()
         with pytest.raises(ValueError, match=rf"{re.escape(name)} cannot be read: no such file"):
+            dp.load(copy)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff"], ids=repr)
+def test_a_damaged_file_is_named(directory, tmp_path, content):
+    for name in [*tables_in(directory), PRIVACY_FILE]:
+        copy = shutil.copytree(directory, tmp_path / name)
+        # A table of names may be so short.
+        (copy / name).write_bytes(b"\xff" if name == PARTITIONS_FILE else content)
+        with pytest.raises(ValueError, match=rf"/{re.escape(name)} is not as it was released"):
             dp.load(copy)
