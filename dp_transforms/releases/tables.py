@@ -14,7 +14,8 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.output import CsvTable, ReleaseDirectory, directory_path
 from dp_transforms.files.paths import join
 from dp_transforms.files.several_releases import SeveralReleases
-from dp_transforms.reports.page import Page, text_table
+from dp_transforms.postprocessing.text_table import text_table
+from dp_transforms.reports.page import Page
 from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.phrases import (
     NO_WORDS,

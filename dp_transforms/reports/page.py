@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents, span_words
-from dp_transforms.postprocessing.text_table import text_table as text_table
 from dp_transforms.reports.entries import SURVEY
 from dp_transforms.reports.phrases import Words, cost_words
 
