@@ -180,6 +180,9 @@ class AllRecordsSpec(SurveyOptions, ReleaseSpec):
 
     def __post_init__(self) -> None:
         set_positive_integers(self, "largest_degree", "max_partitions_per_user", "max_degree")
+        # An epsilon that is too small for a list at the whole of it is an error about epsilon, and
+        # not about the noise of the survey.
+        partition_mechanism(self.epsilon, self.max_partitions_per_user or 1)
         for spent in self.survey.epsilons:
             # A noise scale that is out of range is refused here, before there are data.
             _ = UsersBeyondMechanism(self._beyond_epsilon(spent), kappa=1)

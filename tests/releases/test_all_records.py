@@ -263,6 +263,7 @@ def test_a_job_makes_the_same_files(tmp_path):
             "between 0 and 1, got 1.5",
         ),
         ({"epsilon": 1, "mechanism": "geometric"}, "declare max_partitions_per_user"),
+        ({"epsilon": "1e-300"}, "epsilon must be at least 9.55e-07"),
         ({"epsilon": 0}, "epsilon must be"),
         ({"epsilon": 1, "largest_degree": 0}, "largest_degree must be a positive integer"),
         (
