@@ -57,6 +57,15 @@ def statement(directory, release="out"):
     return json.loads((directory / release / "privacy.json").read_text())
 
 
+def without_digests(directory):
+    """Makes a release look like one of a version that stated no digests, and returns it."""
+    path = directory / "privacy.json"
+    entries = json.loads(path.read_text())
+    del entries["sha256"]
+    path.write_text(json.dumps(entries))
+    return directory
+
+
 def python(*arguments, stdout=subprocess.PIPE, **options):
     """A process of Python that has ended, with what it printed."""
     options |= {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "timeout": 120}

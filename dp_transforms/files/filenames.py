@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # The functions below import Arrow themselves, since the help of a command needs only the names.
 
 PRIVACY_FILE = "privacy.json"
+DIGESTS = "sha256"
+"""The entry of a privacy.json with the SHA-256 digests of the files beside it, by their names."""
 
 REPORT_FILE = "report.html"
 RANKS_FILE = "rank_frequency.png"

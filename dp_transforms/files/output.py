@@ -10,12 +10,14 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
+    DIGESTS,
     OTHER_TABLES,
     PRIVACY_FILE,
     RELEASED_FILES,
@@ -135,7 +137,8 @@ class ReleaseDirectory:
         statement: dict[str, Any],
         budget_entry: BudgetEntry,
     ) -> None:
-        """Writes the tables and the statement under temporary names, then renames them.
+        """Writes the tables, and the statement with their digests, under temporary names, then
+        renames them.
 
         The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
         tables: so a failure that depends on noise is paid for. The statement is renamed first. If
@@ -182,15 +185,18 @@ class ReleaseDirectory:
     def _contents(
         self, tables: Mapping[str, CsvTable], statement: dict[str, Any]
     ) -> dict[str, bytes]:
-        """Returns the content of each file, in the order in which they are to appear."""
-        contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
+        """Returns the content of each file, in the order in which they are to appear. The statement
+        has the digests of the others, which tell nothing besides what these files hold."""
+        contents = {}
         # The main table is the last to appear.
         others = [name for name in tables if name != self.file_name]
         for table in [*others, self.file_name]:
             contents[table] = tables[table].content()
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
                 contents[other] = tables[table].converted(name, self.integer_columns)
-        return contents
+        digests = {name: sha256(content).hexdigest() for name, content in contents.items()}
+        whole_statement = statement | {DIGESTS: digests}
+        return {PRIVACY_FILE: (json.dumps(whole_statement, indent=2) + "\n").encode(), **contents}
 
     def _claim(self, name: str, part: str, content: bytes) -> None:
         """Renames a file to its final name, or raises an InputError if another job's file is there.

@@ -9,10 +9,11 @@ import contextlib
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from dp_transforms.errors import InputError, as_input_error
-from dp_transforms.files.filenames import PRIVACY_FILE
+from dp_transforms.files.filenames import DIGESTS, PRIVACY_FILE
 from dp_transforms.files.output import csv_rows
 from dp_transforms.files.paths import (
     as_filesystem_error,
@@ -85,11 +86,18 @@ def as_malformed(directory: str, content: str) -> contextlib.AbstractContextMana
 
 
 def read_statement(directory: str) -> dict[str, Any]:
-    """Returns the content of the privacy.json in a directory of any of Beam's filesystems."""
-    return _parsed(directory, PRIVACY_FILE, _statement)
+    """Returns the statement in the privacy.json of a directory of any of Beam's filesystems. The
+    digests of the files beside it are no part of it: ``read_table`` compares them."""
+    statement = _statement_and_digests(directory)
+    statement.pop(DIGESTS, None)
+    return statement
 
 
-def _statement(content: bytes) -> dict[str, Any]:
+def _statement_and_digests(directory: str) -> dict[str, Any]:
+    return _parsed(directory, PRIVACY_FILE, read_file(directory, PRIVACY_FILE), _entries)
+
+
+def _entries(content: bytes) -> dict[str, Any]:
     statement: dict[str, Any] = json.loads(content)
     if not statement or not isinstance(statement, dict):
         raise ValueError("a statement is an object with entries")
@@ -97,13 +105,19 @@ def _statement(content: bytes) -> dict[str, Any]:
 
 
 def read_table(directory: str, name: str, parse: Callable[[bytes], _T]) -> _T:
-    """Returns the content of a released table, as ``parse`` returns it. Raises an InputError that
-    names the file if ``parse`` raises an error about a value."""
-    return _parsed(directory, name, parse)
+    """Returns the content of a released table, as ``parse`` returns it.
 
-
-def _parsed(directory: str, name: str, parse: Callable[[bytes], _T]) -> _T:
+    Raises an InputError that names the file if its digest is not that in the privacy.json, or if
+    ``parse`` raises an error about a value. Directories of earlier versions have no digests.
+    """
     content = read_file(directory, name)
+    digest = _statement_and_digests(directory).get(DIGESTS, {}).get(name)
+    if digest is not None and digest != sha256(content).hexdigest():
+        raise not_as_released(directory, name, "it was changed, or is of another release")
+    return _parsed(directory, name, content, parse)
+
+
+def _parsed(directory: str, name: str, content: bytes, parse: Callable[[bytes], _T]) -> _T:
     try:
         return parse(content)
     except _OF_VALUES:

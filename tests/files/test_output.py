@@ -3,7 +3,9 @@ import errno
 import functools
 import io
 import itertools
+import json
 import os
+from hashlib import sha256
 from unittest import mock
 
 import pytest
@@ -28,7 +30,8 @@ def contents(directory):
 
 
 def published(text, epsilon=1.0):
-    return {"list.csv": text, PRIVACY_FILE: f'{{\n  "epsilon": {epsilon}\n}}\n'}
+    statement = {"epsilon": epsilon, "sha256": {"list.csv": sha256(text.encode()).hexdigest()}}
+    return {"list.csv": text, PRIVACY_FILE: json.dumps(statement, indent=2) + "\n"}
 
 
 def written(path):

@@ -50,6 +50,7 @@ FILES = {
     "groups/released_lists.csv": "frequency,multiplicity\n",
     "groups/privacy.json": '{"mechanism": "noise", "lists": []}',
     "degrees/released_user_degrees.csv": "frequency,multiplicity\n1,2\n",
+    "degrees/privacy.json": '{"epsilon": 0.1}',
     "nobody/released_user_degrees.csv": "partitions_from,users\n1,-2\n",
     "nobody/privacy.json": '{"epsilon": 0.1}',
 }

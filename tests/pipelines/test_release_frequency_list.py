@@ -90,6 +90,9 @@ def test_the_statement_says_this_and_no_more(tmp_path):
     libraries = ("apache-beam", "gmpy2", "numpy", "pyarrow")
     stated = statement(tmp_path)
     assert stated.pop("created").endswith("Z")
+    # These follow from the tables, see tests/releases/test_directory.py.
+    tables = {"noisy_coordinates.csv", "released_frequencies.csv"}
+    assert stated.pop("sha256").keys() == tables
     assert stated == {
         "mechanism": "two-sided geometric noise on Frobenius coordinates of integer partitions",
         "epsilon": 0.1,

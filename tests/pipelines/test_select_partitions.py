@@ -102,6 +102,7 @@ def test_the_statement_says_this_and_no_more(tmp_path):
     assert command(tmp_path, "--already_bounded", privacy=privacy) == 0
     stated = statement(tmp_path)
     assert stated.pop("created").endswith("Z")
+    assert stated.pop("sha256").keys() == {"released_partitions.csv"}
     assert stated == {
         "mechanism": "partition selection",
         "strategy": "optimal",

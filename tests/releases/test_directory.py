@@ -1,5 +1,7 @@
 """Directories of every kind of release, read back whole and damaged."""
 
+import hashlib
+import json
 import random
 import re
 import shutil
@@ -13,6 +15,7 @@ from dp_transforms.engines.in_process import InProcess
 from dp_transforms.files.filenames import NAMED_USERS_FILE, PARTITIONS_FILE, PRIVACY_FILE
 from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.files.output import ReleaseDirectory
+from tests.jobs import without_digests
 from tests.release_cases import CASES, each_period
 
 SECRET = JobSecret.insecure_for_testing(5)
@@ -70,8 +73,42 @@ def test_a_missing_file_is_named(directory, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff"], ids=repr)
 def test_a_damaged_file_is_named(directory, tmp_path, content):
     for name in [*tables_in(directory), PRIVACY_FILE]:
-        copy = shutil.copytree(directory, tmp_path / name)
+        copy = without_digests(shutil.copytree(directory, tmp_path / name))
         # A table of names may be so short.
         (copy / name).write_bytes(b"\xff" if name == PARTITIONS_FILE else content)
         with pytest.raises(ValueError, match=rf"/{re.escape(name)} is not as it was released"):
             dp.load(copy)
+
+
+def test_a_table_that_was_cut_or_changed_is_named(directory, tmp_path):
+    for name in tables_in(directory):
+        copy = shutil.copytree(directory, tmp_path / name)
+        path = copy / name
+        header, *lines = path.read_bytes().splitlines(keepends=True)
+        cut, doubled = lines[:-1], lines[-1:] + lines
+        for rows in (cut, doubled, [row.replace(b"\n", b"\r\n") for row in lines]):
+            path.write_bytes(b"".join([header, *rows]))
+            with pytest.raises(ValueError, match=rf"/{re.escape(name)} is not as it was released"):
+                dp.load(copy)
+
+
+def test_a_release_of_an_earlier_version_has_no_digests(directory, tmp_path):
+    earlier = dp.load(without_digests(shutil.copytree(directory, tmp_path / "earlier")))
+    now = dp.load(directory)
+    assert repr(earlier) == repr(now) and earlier.statement == now.statement
+
+
+def test_digests_are_those_of_all_files(directory):
+    digests = json.loads((directory / PRIVACY_FILE).read_text())["sha256"]
+    assert digests == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.iterdir()
+        if path.name != PRIVACY_FILE
+    }
+
+
+def test_a_release_that_was_loaded_is_saved_as_it_was(directory, tmp_path):
+    dp.load(directory).save(tmp_path)
+    for path in directory.iterdir():
+        if path.name != NAMED_USERS_FILE:
+            assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name

@@ -14,6 +14,7 @@ from dp_transforms import JobSecret
 from dp_transforms.engines import hierarchy_kernels
 from dp_transforms.releases import HierarchySpec
 from dp_transforms.releases.hierarchy import PartitionGroups
+from tests.jobs import without_digests
 
 GROUPS = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "none")]
 ARGUMENTS = {
@@ -173,6 +174,7 @@ def test_a_release_is_read_as_it_was_saved(tmp_path):
 
 def test_noisy_numbers_that_are_not_those_released_are_refused(tmp_path):
     release().save(tmp_path / "out")
+    without_digests(tmp_path / "out")
     path = tmp_path / "out" / "noisy_coordinates.csv"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-1]))

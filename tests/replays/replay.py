@@ -24,6 +24,7 @@ from dp_transforms.files.filenames import (
     ALL_PERIODS_FILE,
     ALL_RECORDS_FILE,
     COORDINATES_FILE,
+    DIGESTS,
     RELEASED_FILES,
     SURVEY_FILE,
 )
@@ -152,10 +153,14 @@ def _equal_choices():
 
 
 def _uncovered(text):
-    """The statement without what follows from noisy numbers: a look, its choice, and its plan."""
+    """The statement without what follows from noisy numbers: digests of the tables, and a look, its
+    choice, and its plan."""
     statement = json.loads(text)
-    if not isinstance(statement, dict) or "choice" not in statement:
+    if not isinstance(statement, dict):
         return text
+    statement.pop(DIGESTS, None)
+    if "choice" not in statement:
+        return json.dumps(statement)
     cost = ("look_epsilon", "look_epsilon_exact")
     follows = ("plan", "max_partitions_per_user", "noisy_counts_are_of", "count_intervals", *cost)
     for key in ("choice", *follows):
