@@ -87,7 +87,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
         raise ValueError("directory must be the path of a directory, got a text of several lines")
     both = release_directories(path)
     if len(both) > 1:
-        with as_malformed(path, "a list and names of the same records"):
+        content = "a list and names that one job has released: give the directory of either"
+        with as_malformed(path, content):
             return ListAndNames.of(*map(load, both))
     tables = _main_tables(path)
     with as_malformed(path, f"a release: its {PRIVACY_FILE} lacks entries, or is of other tables"):

@@ -158,7 +158,17 @@ class ListAndNames(NamedTuple):
     @classmethod
     def of(cls, frequency_list: ListRelease, names: NamesRelease) -> ListAndNames:
         """Returns the list and the names, with the list raised where the names prove it too low.
-        Raises a ValueError if they are not of the same records."""
+        Raises a ValueError if they are not of the same records, or of two jobs.
+
+        The time of a release shows its job. Names must state nothing that follows from the list:
+        they would cost as much as both, even if they were published alone.
+        """
+        times = {release.statement.get("created") for release in (frequency_list, names)}
+        if len(times - {None}) > 1:
+            raise ValueError(
+                "the list and the names were released at different times, so by two jobs: if they "
+                "are of the same records, combine them by names.beside(frequency_list)"
+            )
         names = names.beside(frequency_list)
         agreeing = names.list_that_agrees
         assert agreeing is not None

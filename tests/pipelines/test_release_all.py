@@ -1,8 +1,10 @@
+import shutil
 from fractions import Fraction
 
 import apache_beam as beam
 import pytest
 
+import dp_transforms as dp
 from dp_transforms.beam.engine import OnBeam
 from dp_transforms.budget import Ledger
 from dp_transforms.engines.in_process import InProcess
@@ -12,6 +14,7 @@ from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMecha
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
 from dp_transforms.runtime.job_secret import release_frequency_list
+from pipelines import show
 from pipelines.release_all import main
 from tests import reference
 from tests.jobs import job_flags, statement
@@ -85,6 +88,24 @@ def test_a_shared_ledger_pays_for_both_or_for_neither(tmp_path, failure):
     failure(4, "only epsilon 0", command, tmp_path, *more)
     assert not (tmp_path / "more").exists()
     assert str(Ledger.open(path).remaining()) == "epsilon 0.5, delta 0.000009"
+
+
+def test_a_list_and_names_of_two_jobs_are_refused(tmp_path, failure, monkeypatch):
+    # The parameters are the same, and so are those of other data.
+    for number, name in enumerate(("one", "other")):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(number))
+        assert command(tmp_path, f"--output={tmp_path}/{name}") == 0
+    parts = [tmp_path / "one/frequency_list", tmp_path / "other/partitions"]
+    for part in parts:
+        shutil.copytree(part, tmp_path / "mixed" / part.name)
+    refused = f"{tmp_path}/mixed does not hold a list and names that one job has released"
+    failure(1, refused, show.main, [f"{tmp_path}/mixed"])
+    frequency_list, names = map(dp.load, parts)
+    with pytest.raises(ValueError, match="released at different times"):
+        dp.ListAndNames.of(frequency_list, names)
+    # Somebody may know that they are of the same records.
+    assert names.beside(frequency_list).frequency_list == frequency_list
+    assert dp.load(tmp_path / "one").frequency_list.statement["created"] == "1970-01-01T00:00:00Z"
 
 
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, capsys):
