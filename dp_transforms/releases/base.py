@@ -36,6 +36,8 @@ Statement = dict[str, Any]
 """The content of a privacy.json."""
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
+CREATED = "created"
+"""The entry of a statement with the time of its release."""
 _MOST_DIGITS = 11  # of a time in seconds since 1970: enough for the year 5000
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
@@ -171,9 +173,9 @@ def time_entry(opened: datetime.datetime | None = None) -> Statement:
     seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
     is_fixed = seconds.isascii() and seconds.isdigit() and len(seconds) <= _MOST_DIGITS
     if not is_fixed:
-        return {"created": now() if opened is None else text_of_time(opened)}
+        return {CREATED: now() if opened is None else text_of_time(opened)}
     moment = datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc)
-    return {"created": text_of_time(moment)}
+    return {CREATED: text_of_time(moment)}
 
 
 def library_versions() -> dict[str, str]:

@@ -26,7 +26,7 @@ from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_i
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.releases.all_records import AllRecordsRelease, AllRecordsSpec
-from dp_transforms.releases.base import Statement, Tables
+from dp_transforms.releases.base import CREATED, Statement, Tables
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.names import NamesRelease, NamesSpec
 from dp_transforms.releases.names_files import name_tables, names_table
@@ -163,7 +163,7 @@ class ListAndNames(NamedTuple):
         The time of a release shows its job. Names must state nothing that follows from the list:
         they would cost as much as both, even if they were published alone.
         """
-        times = {release.statement.get("created") for release in (frequency_list, names)}
+        times = {release.statement.get(CREATED) for release in (frequency_list, names)}
         if len(times - {None}) > 1:
             raise ValueError(
                 "the list and the names were released at different times, so by two jobs: if they "
