@@ -60,6 +60,10 @@ the round that ended a survey is taken for the only one
 names beside a list are made for fewer partitions of a user than the list's records have
 - if bound != kappa:
 + if bound > kappa:
+# dp_transforms/releases/name_statements.py: pipelines/test_release_all.py
+what follows from names and a list is stated at the cost of the names
+- epsilon += times * _exact_epsilon(other)
++ epsilon += 0 * _exact_epsilon(other)
 # dp_transforms/releases/name_answers.py: test_name_answers.py::test_a_name_of_another_type_is_not_taken_for_one_that_is_not_named
 a number is looked up among names that are text, and counts as not named
 - if pa.types.is_string(column.type) and not isinstance(part, str):

@@ -30,9 +30,15 @@ from dp_transforms.postprocessing.estimates import (
     failure_probability,
 )
 from dp_transforms.releases.all_records import AllRecordsRelease
+from dp_transforms.releases.base import NEIGHBOURS
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.name_estimates import NameEstimates
-from dp_transforms.releases.name_statements import NOT_NAMED, ROUNDS, unnamed_bound
+from dp_transforms.releases.name_statements import (
+    NOT_NAMED,
+    ROUNDS,
+    estimates_entry,
+    unnamed_bound,
+)
 from dp_transforms.reports.phrases import drops_records, over_periods, some
 
 if TYPE_CHECKING:
@@ -135,8 +141,14 @@ class NameAnswers(NameEstimates):
             )
         if mine.get("partition_columns") != others.get("partition_columns"):
             raise ValueError("frequency_list must be of the same partition columns as the names")
+        costs = [others]
+        if degrees is not None:
+            costs.append({"epsilon": degrees.epsilon, "neighbours": NEIGHBOURS})
         made = dataclasses.replace(
-            cast("NamesRelease", self), frequency_list=frequency_list, degrees=degrees
+            cast("NamesRelease", self),
+            statement={**mine, **estimates_entry(mine, *costs)},
+            frequency_list=frequency_list,
+            degrees=degrees,
         )
         kappa, list_kappa = mine["max_partitions_per_user"], others["max_partitions_per_user"]
         may_differ = (self._drops or drops_records(others)) and kappa != list_kappa

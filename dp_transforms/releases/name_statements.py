@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from dp_transforms.files.filenames import NAMED_USERS_FILE
+from dp_transforms.mechanisms.decimals import exact_fraction
 from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
     SelectionStrategy,
@@ -18,7 +20,8 @@ from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.postprocessing.estimates import CONFIDENCE
 from dp_transforms.postprocessing.unnamed import UnnamedBound, most_unnamed_users
-from dp_transforms.reports.entries import CHOSEN_BY_LOOK, is_enforced_in_rounds
+from dp_transforms.releases.base import amount_entries
+from dp_transforms.reports.entries import CHOSEN_BY_LOOK, ESTIMATES, is_enforced_in_rounds
 
 COUNT_NOISE = "count_noise"
 """The entry of a statement about the noise of counts that were made after the selection."""
@@ -54,6 +57,40 @@ def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
         entries["noisy_counts_are_of"] = counted_of.format(f"{plan.counted} named")
         entries["count_intervals"] = {"confidence": CONFIDENCE, "of": "each count"}
     return entries
+
+
+def estimates_entry(names: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the entry of a statement about what is shown beside names: estimates of their users,
+    and of what is not named. These follow from the names and from other releases of the same
+    records. So a file or a page that has them costs as much as all of these together.
+
+    Args:
+      names: the statement of the names.
+      others: the statements of a list, of degrees, or of both.
+
+    >>> cost = {"epsilon": 1.0, "epsilon_exact": "1", "neighbours": "users"}
+    >>> names = cost | {"delta": 1e-6, "delta_exact": "0.000001", "noisy_counts": True}
+    >>> estimates_entry(names, cost)["estimates"]["epsilon"]
+    2.0
+    """
+    epsilon = _exact_epsilon(names)
+    for other in others:
+        # To replace a user is to remove one and to add one, so it moves other releases twice.
+        times = 1 if names["neighbours"] == other["neighbours"] else 2
+        epsilon += times * _exact_epsilon(other)
+    entry = {
+        "of": "users of names, and what is not named",
+        **({"file": NAMED_USERS_FILE} if names["noisy_counts"] else {}),
+        "follow_from": "these names, and other releases about the same records",
+        **amount_entries("epsilon", epsilon),
+        **{name: names[name] for name in ("delta", "delta_exact") if name in names},
+        "neighbours": names["neighbours"],
+    }
+    return {ESTIMATES: entry}
+
+
+def _exact_epsilon(statement: Mapping[str, Any]) -> Fraction:
+    return exact_fraction("epsilon", statement.get("epsilon_exact", statement["epsilon"]))
 
 
 def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:

@@ -13,7 +13,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.releases.name_statements import COUNT_NOISE, USERS_OF_OTHERS
 from dp_transforms.reports import page
-from dp_transforms.reports.entries import KAPPA_IS_OF, OTHER_PARTITIONS
+from dp_transforms.reports.entries import ESTIMATES, KAPPA_IS_OF, OTHER_PARTITIONS
 from dp_transforms.reports.phrases import (
     Wording,
     Words,
@@ -165,6 +165,12 @@ def names_words(statement: Mapping[str, Any]) -> list[str]:
         paragraphs[0] += (
             " Beside the names, the number of users of other partitions costs epsilon = "
             f"{amount(more)} more, {amount(round(statement['epsilon'] + more, 12))} in all."
+        )
+    if ESTIMATES in statement:
+        both = amount(statement[ESTIMATES]["epsilon"])
+        paragraphs[0] += (
+            " The estimates beside them also follow from other releases about the same records: "
+            f"names and estimates together cost epsilon = {both}."
         )
     if statement["pre_threshold"] > 1:
         least = statement["pre_threshold"]

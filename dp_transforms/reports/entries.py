@@ -23,6 +23,10 @@ OTHER_PARTITIONS = "other_partitions"
 """The entry of a statement about the cost of the number of users of partitions that are not
 named."""
 
+ESTIMATES = "estimates"
+"""The entry of a statement about names with a list beside them: what is estimated from both, and
+what both cost together."""
+
 
 def is_enforced_in_rounds(statement: Mapping[str, Any]) -> bool:
     """Returns whether users were bounded in each round of a selection anew."""

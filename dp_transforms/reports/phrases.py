@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.partition.distributions import ExponentialDistribu
 from dp_transforms.postprocessing.estimates import rounded
 from dp_transforms.reports.entries import (
     DECLARED,
+    ESTIMATES,
     KAPPA_IS_OF,
     OTHER_PARTITIONS,
     SURVEY,
@@ -284,7 +285,7 @@ def bound_words(statement: Mapping[str, Any]) -> str:
         f"{counts}, chosen at random; the job that made this release enforced it. If users have "
         "more, numbers of partitions, totals and counts are lower here than in all records."
     )
-    if statement.get("noisy_counts"):
+    if counts_bound_words(statement):
         words += f" Noisy counts are of {statement['noisy_counts_are_of']}."
     return words
 
@@ -381,4 +382,7 @@ def cost_words(statement: Mapping[str, Any]) -> str:
     if OTHER_PARTITIONS in statement:
         others = amount(statement[OTHER_PARTITIONS]["epsilon"])
         cost += f" for the names, and epsilon {others} for users of other partitions"
+    if ESTIMATES in statement:
+        both = amount(statement[ESTIMATES]["epsilon"])
+        cost += f" for the names alone, epsilon {both} with the estimates beside them"
     return cost

@@ -13,6 +13,7 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
+from dp_transforms.releases.name_statements import estimates_entry
 from dp_transforms.runtime.job_secret import release_frequency_list
 from pipelines import show
 from pipelines.release_all import main
@@ -39,6 +40,28 @@ def command(tmp_path, *flags):
 
 def statements(tmp_path):
     return [statement(tmp_path, f"out/{name}") for name in ("frequency_list", "partitions")]
+
+
+@pytest.mark.parametrize("flags", [(), ("--noisy_counts",)])
+def test_what_follows_from_both_is_stated_at_the_cost_of_both(tmp_path, flags):
+    assert command(tmp_path, "--epsilon=2", "--selection_share=0.25", *flags) == 0
+    of_list, of_names = statements(tmp_path)
+    assert (of_list["epsilon"], of_names["epsilon"]) == (1.5, 0.5)
+    estimates = of_names["estimates"]
+    assert (estimates["epsilon_exact"], estimates["delta_exact"]) == ("2", "0.000001")
+    assert (estimates.get("file") == "named_users.csv") == bool(flags)
+    names = dp.load(tmp_path / "out").names
+    assert "epsilon 2 with the estimates beside them" in repr(names)
+    assert "together cost epsilon = 2." in names.privacy
+    alone = dp.load(tmp_path / "out/frequency_list")
+    assert "estimates" not in alone.statement
+
+
+def test_to_replace_a_user_moves_a_list_twice():
+    of_list = ListSpec(IntegerPartitionMechanism(epsilon=0.3, sensitivity=1)).statement(None)
+    for neighbours, epsilon in (("add_or_remove", "1.3"), ("replace", "1.6")):
+        names = NamesSpec.of("optimal", 1, 1e-3, 1, neighbours=neighbours).statement(None)
+        assert estimates_entry(names, of_list)["estimates"]["epsilon_exact"] == epsilon
 
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi_rounds"])
