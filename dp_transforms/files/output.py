@@ -34,7 +34,12 @@ from dp_transforms.files.paths import (
     read_bytes,
     write_bytes,
 )
-from dp_transforms.files.several_releases import SeveralReleases, refuse_releases_below
+from dp_transforms.files.several_releases import (
+    FLAGS,
+    OptionNames,
+    SeveralReleases,
+    refuse_releases_below,
+)
 
 JSON_LINES = "jsonl"
 OUTPUT_FORMATS = ("parquet", JSON_LINES)
@@ -93,6 +98,7 @@ class ReleaseDirectory:
       formats: names of ``OUTPUT_FORMATS``; each table is also written as a file of each of them.
       integer_columns: in these formats, how many of the last columns of each table are integers.
       several: the directory that holds this one, if the job makes several releases.
+      options: what the caller calls the directory and ``overwrite``, for errors.
     """
 
     path: str
@@ -101,6 +107,7 @@ class ReleaseDirectory:
     formats: tuple[str, ...] = ()
     integer_columns: int = 2
     several: SeveralReleases | None = None
+    options: OptionNames = FLAGS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
@@ -114,7 +121,8 @@ class ReleaseDirectory:
             for path in (*earlier, *self._made_of_all):
                 if not self.overwrite and self._files.exists(path):
                     raise InputError(
-                        f"{path} exists: give another --output, or --overwrite to replace it"
+                        f"{path} exists: give another {self.options.directory}, or "
+                        f"{self.options.overwrite} to replace it"
                     )
             local = self._files is LocalFiles
             # Only writing makes the directory: a failed job leaves none.
@@ -215,7 +223,7 @@ class ReleaseDirectory:
     def _appeared(self, name: str) -> InputError:
         return InputError(
             f"{self.file(name)} has appeared while the job ran, and is another release: give "
-            f"another --output"
+            f"another {self.options.directory}"
         )
 
     def file(self, name: str) -> str:
@@ -263,10 +271,10 @@ class ReleaseDirectory:
             if name != self.file_name:
                 raise InputError(
                     f"{self.file(name)} is another job's release, which would lose its statement: "
-                    f"give another --output"
+                    f"give another {self.options.directory}"
                 )
         if self.several is None:
-            refuse_releases_below(self.path)
+            refuse_releases_below(self.path, self.options)
         elif self._is_first:
             self.several.refuse_other_jobs(self.file_name)
 

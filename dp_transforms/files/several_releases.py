@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
@@ -30,6 +30,18 @@ from dp_transforms.files.paths import (
 _LIST_AND_NAMES = (LIST_DIRECTORY, PARTITIONS_DIRECTORY)
 
 
+class OptionNames(NamedTuple):
+    """What the caller calls the directory, and the option to replace a release in it. Errors advise
+    to change these."""
+
+    directory: str
+    overwrite: str
+
+
+FLAGS = OptionNames("--output", "--overwrite")
+ARGUMENTS = OptionNames("directory", "overwrite=True")
+
+
 @dataclass(frozen=True)
 class SeveralReleases:
     """The directory of a job, on a Beam filesystem, whose subdirectories hold its releases.
@@ -38,11 +50,13 @@ class SeveralReleases:
       path: the directory.
       names: the names of the subdirectories, in the order in which they are written.
       overwrite: whether to replace the releases of an earlier job, if both are of periods.
+      options: what the caller calls them, for errors.
     """
 
     path: str
     names: tuple[str, ...]
     overwrite: bool = False
+    options: OptionNames = FLAGS
 
     @property
     def made_of_all(self) -> list[str]:
@@ -55,14 +69,15 @@ class SeveralReleases:
         that of this job's main tables, or of the first one if they differ."""
         statement = join(self.path, PRIVACY_FILE)
         if filesystem(statement).exists(statement):
-            raise _other_job(self.path, statement)
+            raise _other_job(self.path, statement, self.options)
         for path in matching_paths(join(self.path, RELEASED_FILES)):
-            raise _other_job(self.path, path)
+            raise _other_job(self.path, path, self.options)
         for path in self._earlier_statements():
             if not self._may_replace(path, file_name):
-                raise _other_job(self.path, path)
+                raise _other_job(self.path, path, self.options)
             if not self.overwrite:
-                raise _other_job(self.path, path, ", or --overwrite to replace it")
+                remedy = f", or {self.options.overwrite} to replace it"
+                raise _other_job(self.path, path, self.options, remedy)
 
     def remove_earlier(self, file_names: Sequence[str]) -> None:
         """Removes the releases of an earlier job in subdirectories that this job does not write.
@@ -94,10 +109,10 @@ class SeveralReleases:
         return {os.path.basename(path) for path in tables} <= {file_name}
 
 
-def refuse_releases_below(directory: str) -> None:
+def refuse_releases_below(directory: str, options: OptionNames) -> None:
     """Raises an InputError if subdirectories hold the releases of a job that made several."""
     for path in _statements_below(directory).values():
-        raise _other_job(directory, path)
+        raise _other_job(directory, path, options)
 
 
 def _statements_below(directory: str) -> dict[str, str]:
@@ -124,7 +139,8 @@ def _period_of(path: str) -> Any:
     return statement.get("period") if isinstance(statement, dict) else None
 
 
-def _other_job(directory: str, path: str, remedy: str = "") -> InputError:
+def _other_job(directory: str, path: str, options: OptionNames, remedy: str = "") -> InputError:
     return InputError(
-        f"{directory} holds the release of another job, with {path}: give another --output{remedy}"
+        f"{directory} holds the release of another job, with {path}: give another "
+        f"{options.directory}{remedy}"
     )

@@ -3,17 +3,16 @@ the guarantee in words."""
 
 from __future__ import annotations
 
-import contextlib
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.entry import NO_BUDGET
 from dp_transforms.errors import InputError
 from dp_transforms.files.output import CsvTable, ReleaseDirectory, directory_path
 from dp_transforms.files.paths import join
-from dp_transforms.files.several_releases import SeveralReleases
+from dp_transforms.files.several_releases import ARGUMENTS, SeveralReleases
 from dp_transforms.postprocessing.text_table import text_table
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.page import table as html_table
@@ -195,9 +194,8 @@ def drawn(figure: Any, path: str | os.PathLike[str] | None) -> Any:
 def publish(directory: str | os.PathLike[str], release: Release, overwrite: bool) -> None:
     """Writes a release into a directory, with the files that a job writes. Errors name arguments of
     Python, not flags."""
-    with _naming_arguments():
-        place = ReleaseDirectory(os.fspath(directory), release._file_name, overwrite)
-        _publish([place], [release])
+    place = ReleaseDirectory(os.fspath(directory), release._file_name, overwrite, options=ARGUMENTS)
+    _publish([place], [release])
 
 
 def publish_several(
@@ -205,14 +203,15 @@ def publish_several(
 ) -> None:
     """Writes each release into the subdirectory of its name, as ``publish`` does. All directories
     are checked before the first file is written."""
-    with _naming_arguments():
-        parent = directory_path(os.fspath(directory))
-        several = SeveralReleases(parent, tuple(releases), overwrite)
-        places = [
-            ReleaseDirectory(join(parent, name), release._file_name, overwrite, several=several)
-            for name, release in releases.items()
-        ]
-        _publish(places, [*releases.values()])
+    parent = directory_path(os.fspath(directory))
+    several = SeveralReleases(parent, tuple(releases), overwrite, ARGUMENTS)
+    places = [
+        ReleaseDirectory(
+            join(parent, name), release._file_name, overwrite, several=several, options=ARGUMENTS
+        )
+        for name, release in releases.items()
+    ]
+    _publish(places, [*releases.values()])
 
 
 def _publish(places: Sequence[ReleaseDirectory], releases: Sequence[Release]) -> None:
@@ -221,16 +220,6 @@ def _publish(places: Sequence[ReleaseDirectory], releases: Sequence[Release]) ->
     for place, release in zip(places, releases, strict=True):
         # The budget was charged when the release was made.
         place.publish(release._tables, dict(release.statement), NO_BUDGET)
-
-
-@contextlib.contextmanager
-def _naming_arguments() -> Iterator[None]:
-    """Raises errors about flags as errors about arguments of Python."""
-    try:
-        yield
-    except ValueError as error:
-        message = str(error).replace("--overwrite", "overwrite=True")
-        raise ValueError(message.replace("--output", "directory")) from None
 
 
 def _text(value: Any) -> str:
