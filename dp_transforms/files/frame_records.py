@@ -105,6 +105,7 @@ class RecordArguments:
           InputError, TypeError: see ``FrameRecords``, ``RecordFiles``, and
             ``check_public_partitions``.
         """
+        self.check_unread()
         data = self.data
         partitions = [] if self.attributes is not None else several_names(self.partition)
         columns = str(column_name("user", self.user)), [*map(str, partitions)]
@@ -312,11 +313,10 @@ class FrameRecords(RecordSource):
             "fields of named tuples, or positions from 0 of tuples"
         )
         kinds = KeyError, IndexError, AttributeError, TypeError, ValueError
-        with as_input_error(_A_COLUMN):
-            while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
-                with as_input_error(fault, kinds):
-                    values = {name: _values(chunk, name) for name in self._columns}
-                yield _table_of(values)
+        while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
+            with as_input_error(fault, kinds):
+                values = {name: _values(chunk, name) for name in self._columns}
+            yield _table_of(values)
 
 
 def _errors_of_data(

@@ -57,6 +57,7 @@ def collect(
 ) -> tuple[Collections, list[pa.Field], Statement]:
     """Makes a release as ``run_spec``. Returns the engine's collections, the columns of partitions,
     and the entries of statements about the time and the budget."""
+    # ``open`` asks this too, but only when the price is reserved.
     records.check_unread()
     with enough_memory(), charge(session, spec.requests) as entry:
         source = records.open()

@@ -269,6 +269,8 @@ def test_data_that_were_read_to_their_end_are_refused_before_anything_is_spent(r
         session.release(data, **LIST | {"epsilon": 1})
     with pytest.raises(InputError, match="an earlier release has read"):
         dp.release(data, **LIST)
+    with pytest.raises(InputError, match="an earlier release has read"):
+        dp.FromFrame(data, user="who", partition="page")
     assert session.remaining.epsilon == 1
 
 
