@@ -94,7 +94,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     source = job_flags.records(flags)
     parent = directory_path(flags.output)
     parts = (both.frequency_list, LIST_DIRECTORY), (both.names, PARTITIONS_DIRECTORY)
-    several = SeveralReleases(parent, tuple(name for _, name in parts), flags.overwrite)
+    several = SeveralReleases(parent, tuple(name for _, name in parts))
     writers = [writer(flags, spec, source, join(parent, name), several) for spec, name in parts]
     return PreparedRelease(
         both.requests,

@@ -162,7 +162,7 @@ def period_release(
     source.name_periods(flags.period, flags.periods)
     write = writer(flags, spec, source)
     parent = write.directory.path
-    several = SeveralReleases(parent, tuple(spec.periods), flags.overwrite)
+    several = SeveralReleases(parent, tuple(spec.periods))
     directories = [
         replace(write.directory, path=join(parent, name), several=several) for name in spec.periods
     ]

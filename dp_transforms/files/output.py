@@ -182,8 +182,8 @@ class ReleaseDirectory:
                 # A main table with other content, and all files made from it, are removed.
                 old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
                 delete_present([*old, *self._made_of_all])
-                if self.several is not None and self._is_first:
-                    self.several.remove_earlier([self.file_name, *self._made_of_it])
+                if self._first_of is not None:
+                    self._first_of.remove_earlier([self.file_name, *self._made_of_it])
             for name, part in parts.items():
                 if not self.overwrite and name not in done:
                     self._claim(name, part, contents[name])
@@ -243,16 +243,20 @@ class ReleaseDirectory:
         return [*OTHER_TABLES, *in_other_formats, *REPORT_FILES]
 
     @property
-    def _made_of_all(self) -> list[str]:
-        """The paths of files about all of the job's releases that an earlier job may have left."""
-        return [] if self.several is None else self.several.made_of_all
+    def _first_of(self) -> SeveralReleases | None:
+        """The directory of several releases, if this is the first of them; None otherwise. What is
+        in it is looked at and removed with the first one alone, since there may be thousands."""
+        several = self.several
+        if several is None or self.path != join(several.path, several.names[0]):
+            return None
+        return several
 
     @property
-    def _is_first(self) -> bool:
-        """Whether this is the first directory that the job writes. What is in the directory of
-        several releases is looked at once, since there may be thousands of them."""
-        several = self.several
-        return several is None or self.path == join(several.path, several.names[0])
+    def _made_of_all(self) -> list[str]:
+        """The paths of files about all of the job's releases that an earlier job may have left, if
+        this is the first of them."""
+        several = self._first_of
+        return [] if several is None else several.made_of_all
 
     @property
     def _files(self) -> Any:
@@ -275,8 +279,8 @@ class ReleaseDirectory:
                 )
         if self.several is None:
             refuse_releases_below(self.path, self.options)
-        elif self._is_first:
-            self.several.refuse_other_jobs(self.file_name)
+        elif self._first_of is not None:
+            self._first_of.refuse_other_jobs(self.file_name, self.overwrite, self.options)
 
 
 def directory_path(path: str) -> str:

@@ -49,35 +49,36 @@ class SeveralReleases:
     Attributes:
       path: the directory.
       names: the names of the subdirectories, in the order in which they are written.
-      overwrite: whether to replace the releases of an earlier job, if both are of periods.
-      options: what the caller calls them, for errors.
     """
 
     path: str
     names: tuple[str, ...]
-    overwrite: bool = False
-    options: OptionNames = FLAGS
 
     @property
     def made_of_all(self) -> list[str]:
         """The paths of files about all releases that an earlier job may have left."""
         return [join(self.path, name) for name in (ALL_PERIODS_FILE, *REPORT_FILES)]
 
-    def refuse_other_jobs(self, file_name: str) -> None:
-        """Raises an InputError if the directory holds the release of another job, unless it is to
-        be replaced: in itself, or in a subdirectory that this job does not write. ``file_name`` is
-        that of this job's main tables, or of the first one if they differ."""
+    def refuse_other_jobs(self, file_name: str, overwrite: bool, options: OptionNames) -> None:
+        """Raises an InputError if the directory holds the release of another job: in itself, or in
+        a subdirectory that this job does not write.
+
+        Args:
+          file_name: the name of this job's main tables, or of the first one if they differ.
+          overwrite: whether to replace the releases of an earlier job, if both are of periods.
+          options: what the caller calls the directory and ``overwrite``.
+        """
         statement = join(self.path, PRIVACY_FILE)
         if filesystem(statement).exists(statement):
-            raise _other_job(self.path, statement, self.options)
+            raise _other_job(self.path, statement, options)
         for path in matching_paths(join(self.path, RELEASED_FILES)):
-            raise _other_job(self.path, path, self.options)
+            raise _other_job(self.path, path, options)
         for path in self._earlier_statements():
             if not self._may_replace(path, file_name):
-                raise _other_job(self.path, path, self.options)
-            if not self.overwrite:
-                remedy = f", or {self.options.overwrite} to replace it"
-                raise _other_job(self.path, path, self.options, remedy)
+                raise _other_job(self.path, path, options)
+            if not overwrite:
+                remedy = f", or {options.overwrite} to replace it"
+                raise _other_job(self.path, path, options, remedy)
 
     def remove_earlier(self, file_names: Sequence[str]) -> None:
         """Removes the releases of an earlier job in subdirectories that this job does not write.

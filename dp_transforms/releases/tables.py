@@ -204,7 +204,7 @@ def publish_several(
     """Writes each release into the subdirectory of its name, as ``publish`` does. All directories
     are checked before the first file is written."""
     parent = directory_path(os.fspath(directory))
-    several = SeveralReleases(parent, tuple(releases), overwrite, ARGUMENTS)
+    several = SeveralReleases(parent, tuple(releases))
     places = [
         ReleaseDirectory(
             join(parent, name), release._file_name, overwrite, several=several, options=ARGUMENTS
