@@ -50,7 +50,7 @@ from dp_transforms.mechanisms.selection.choice import make_strategy
 from dp_transforms.mechanisms.selection.strategy import CountStrategy
 from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines import FAILURE, SUCCESS, command_line, job_flags
+from pipelines import FAILURE, SUCCESS, command_line, flag_values
 
 FREQUENCY_LIST = "frequency_list"
 Report = Callable[[int], None]
@@ -109,14 +109,14 @@ def make_parser() -> command_line.OneLineParser:
     lists.add_argument("--neighbour", metavar="FILE.csv", help="the list of a neighbouring input")
     promise = parser.add_argument_group("what is promised")
     promise.add_argument(
-        "--epsilon", type=job_flags.epsilon, required=True, help="the promised epsilon"
+        "--epsilon", type=flag_values.epsilon, required=True, help="the promised epsilon"
     )
     promise.add_argument(
-        "--delta", type=job_flags.proportion, help="the promised delta; for strategies only"
+        "--delta", type=flag_values.proportion, help="the promised delta; for strategies only"
     )
     promise.add_argument(
         "--max_partitions_per_user",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         default=1,
         metavar="KAPPA",
         help="at most KAPPA partitions of each user are kept (default: 1)",
@@ -129,13 +129,13 @@ def make_parser() -> command_line.OneLineParser:
     test = parser.add_argument_group("the test")
     test.add_argument(
         "--draws",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         default=10_000,
         help="number of releases of each input (default: 10,000)",
     )
     test.add_argument(
         "--error_rate",
-        type=job_flags.proportion,
+        type=flag_values.proportion,
         default=1e-6,
         help="the probability that the bound is too large (default: 1e-6)",
     )

@@ -17,7 +17,7 @@ from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
 from dp_transforms.reports.plans import plot_kappas
-from pipelines import command_line, job_flags
+from pipelines import command_line, flag_values, job_flags
 from pipelines.job_context import Job
 from pipelines.release_job import PreparedRelease, release_command, release_of
 
@@ -50,18 +50,18 @@ def make_parser() -> command_line.JobParser:
     )
     privacy.add_argument(
         "--max_degree",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         metavar="N",
         help="the largest kappa to try; public: choose it without looking at the records "
         f"(default: {MAX_DEGREE})",
     )
     following = parser.add_argument_group("the next release")
     following.add_argument(
-        "--for_epsilon", type=job_flags.epsilon, metavar="EPSILON", help="the next release's cost"
+        "--for_epsilon", type=flag_values.epsilon, metavar="EPSILON", help="the next release's cost"
     )
     following.add_argument(
         "--for_delta",
-        type=job_flags.proportion,
+        type=flag_values.proportion,
         metavar="DELTA",
         help="its delta, if it is a selection of names; without this flag it is a frequency list",
     )

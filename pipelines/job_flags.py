@@ -1,10 +1,9 @@
-"""The flags that several jobs have, on records, periods, privacy and output, and their parsers."""
+"""The flags that several jobs have, on records, periods, privacy and output."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import PERIODS, RECORD_FORMATS, REPORT_FILE
 from dp_transforms.files.output import OUTPUT_FORMATS
-from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
+from pipelines import flag_values
 from pipelines.command_line import JobParser, add_json_flag, refuse, warn
 
 if TYPE_CHECKING:
@@ -36,113 +35,6 @@ _COLUMN_FLAGS = (
 """The flags whose values are a column of records, a list of columns, or a list of such lists."""
 _TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
-MAX_EPSILON = 100
-
-
-def epsilon(text: str) -> ExactNumber:
-    """Parses a number of at most 100 that is above 0, also after it is rounded to a float.
-
-    >>> epsilon("0.5")
-    0.5
-    """
-    value = _number(text)
-    if not (float(value) > 0 and value <= MAX_EPSILON):
-        raise argparse.ArgumentTypeError(
-            f"must be a number above 0 and at most {MAX_EPSILON}, got {text!r}"
-        )
-    return value
-
-
-def epsilons(text: str) -> list[ExactNumber]:
-    """Parses numbers as ``epsilon`` does, with commas in between.
-
-    >>> epsilons("0.5,1")
-    [0.5, 1.0]
-    """
-    return [epsilon(part) for part in text.split(",")]
-
-
-def proportion(text: str) -> ExactNumber:
-    """Parses a number above 0 and below 1, such as delta.
-
-    >>> proportion("1e-6")
-    1e-06
-    """
-    value = _number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"must be a number above 0 and below 1, got {text!r}")
-    return value
-
-
-def positive_integer(text: str) -> int:
-    """Parses an integer above 0 and below 10**18.
-
-    >>> positive_integer("10")
-    10
-    """
-    digits = text.lstrip("0")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise argparse.ArgumentTypeError(
-            f"must be a positive integer of at most 18 digits, got {text!r}"
-        )
-    return int(text)
-
-
-def positive_number(text: str) -> ExactNumber:
-    """Parses a number that is above 0, also after it is rounded to a float.
-
-    >>> positive_number("0.5")
-    0.5
-    """
-    value = _number(text)
-    if not float(value) > 0:
-        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
-    return value
-
-
-def shares(text: str) -> list[ExactNumber]:
-    """Parses the relative shares by which epsilon is divided: positive numbers with commas in
-    between.
-
-    >>> shares("1,0.5")
-    [1.0, 0.5]
-    """
-    return [positive_number(share) for share in text.split(",")]
-
-
-def positive_integers(text: str) -> list[int]:
-    """Parses positive integers with commas in between.
-
-    >>> positive_integers("50,3000")
-    [50, 3000]
-    """
-    return [positive_integer(number) for number in text.split(",")]
-
-
-def names(text: str) -> list[str]:
-    """Parses different names with commas in between. A name with a comma in it is quoted.
-
-    >>> names('<20,"20, 30"')
-    ['<20', '20, 30']
-    """
-    try:
-        parsed = next(csv.reader([text]), [])
-    except csv.Error:  # there is a line end outside of quotes
-        parsed = []
-    if not parsed or not all(parsed) or len(set(parsed)) < len(parsed):
-        raise argparse.ArgumentTypeError(
-            f"must be different names with commas in between, got {text!r}"
-        )
-    return parsed
-
-
-def _number(text: str) -> ExactNumber:
-    """Returns the exact value of a number, or 0 for another text."""
-    try:
-        return exact_fraction("value", text)
-    except ValueError:
-        return ExactNumber(0)
-
 
 _COLUMNS = {
     "user_column": "the column of users: its name, or its position from 1 with --no_header",
@@ -185,7 +77,7 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
     )
     group.add_argument(
         "--num_buckets",
-        type=_num_buckets,
+        type=flag_values.num_buckets,
         metavar="N",
         help="number of parts in which records are shuffled (default: by the files' sizes); more "
         "parts need less memory",
@@ -346,14 +238,14 @@ def add_survey_flags(privacy: argparse._ArgumentGroup) -> None:
     """Adds the flags about the survey of a release that needs no kappa."""
     privacy.add_argument(
         "--survey_share",
-        type=proportion,
+        type=flag_values.proportion,
         metavar="PART",
         help="the survey's part of epsilon (by default 1/20 to 2/5 of it, by its first rounds); "
         "with --max_partitions_per_user, a survey is made only if this is given",
     )
     privacy.add_argument(
         "--largest_degree",
-        type=positive_integer,
+        type=flag_values.positive_integer,
         metavar="N",
         help="a public number of partitions that no user is thought to exceed; intervals about all "
         "records then have an upper end. It is enforced. Needs a survey",
@@ -382,7 +274,7 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
     )
     periods.add_argument(
         "--max_periods_per_user",
-        type=positive_integer,
+        type=flag_values.positive_integer,
         metavar="N",
         help="keep at most N periods of each user, chosen at random, and KAPPA partitions in each "
         "if KAPPA is given; names without KAPPA need no N; epsilon and delta are the cost of all "
@@ -409,18 +301,18 @@ def add_release_flags(
     """
     group = parser.add_argument_group("privacy and output")
     if cost is not None:
-        group.add_argument("--epsilon", type=epsilon, help=cost)
+        group.add_argument("--epsilon", type=flag_values.epsilon, help=cost)
     if delta is not None:
         group.add_argument(
             "--delta",
-            type=proportion,
+            type=flag_values.proportion,
             help=f"roughly the probability that epsilon fails; keep it far below 1 / number of "
             f"users{delta}",
         )
     if max_partitions is not None:
         group.add_argument(
             "--max_partitions_per_user",
-            type=positive_integer,
+            type=flag_values.positive_integer,
             metavar="KAPPA",
             help=max_partitions,
         )
@@ -498,11 +390,3 @@ def add_strategy_flag(group: Any) -> None:
         help="how partitions are selected; auto takes the strategy that is expected to name the "
         "most",
     )
-
-
-def _num_buckets(text: str) -> int:
-    from dp_transforms.columnar.scattering import MAX_BUCKETS
-
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_BUCKETS):
-        raise argparse.ArgumentTypeError(f"must be between 1 and {MAX_BUCKETS}, got {text!r}")
-    return int(text)

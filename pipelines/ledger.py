@@ -18,7 +18,7 @@ from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures
 from dp_transforms.errors import InputError
 from dp_transforms.files.paths import reason
 from dp_transforms.postprocessing.text_table import text_table
-from pipelines import job_flags
+from pipelines import flag_values
 from pipelines.command_line import OneLineParser, add_json_flag, command
 
 _EPILOG = """\
@@ -64,19 +64,19 @@ def make_parser() -> OneLineParser:
     create.add_argument("file", metavar="FILE", help="the ledger to make")
     create.add_argument(
         "--epsilon",
-        type=job_flags.epsilon,
+        type=flag_values.epsilon,
         required=True,
         help="what all releases about these users may cost together",
     )
     create.add_argument(
         "--delta",
-        type=job_flags.proportion,
+        type=flag_values.proportion,
         default=0,
         help="roughly the probability that epsilon fails (default: 0)",
     )
     create.add_argument(
         "--composition_delta",
-        type=job_flags.proportion,
+        type=flag_values.proportion,
         default=0,
         help="the part of delta to spend on composition: many small releases then cost less than "
         "the sum of their epsilons (default: 0)",

@@ -31,7 +31,7 @@ from dp_transforms.postprocessing.planning import (
 )
 from dp_transforms.postprocessing.text_table import text_table
 from dp_transforms.reports.plans import plot_releases
-from pipelines import job_flags
+from pipelines import flag_values
 from pipelines.command_line import OneLineParser, add_json_flag, command, draw, refuse
 
 _ROWS_PER_SECOND = 1_000_000
@@ -60,7 +60,7 @@ def make_parser() -> OneLineParser:
     either = source.add_mutually_exclusive_group(required=True)
     either.add_argument(
         "--users",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         metavar="N",
         help="number of users, with KAPPA partitions each; the list is taken to follow Zipf's law",
     )
@@ -78,56 +78,56 @@ def make_parser() -> OneLineParser:
     )
     source.add_argument(
         "--records",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         metavar="N",
         help="number of input records, for the estimate of time",
     )
     privacy = parser.add_argument_group("privacy")
     privacy.add_argument(
         "--epsilon",
-        type=job_flags.epsilons,
+        type=flag_values.epsilons,
         required=True,
         metavar="E[,E...]",
         help="budgets to compare; the list and the selection cost one of them each",
     )
     privacy.add_argument(
-        "--delta", type=job_flags.proportion, help="plan a selection of partitions as well"
+        "--delta", type=flag_values.proportion, help="plan a selection of partitions as well"
     )
     privacy.add_argument(
         "--max_partitions_per_user",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         default=1,
         metavar="KAPPA",
         help="at most KAPPA partitions of each user are kept (default: 1)",
     )
     privacy.add_argument(
         "--attributes",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         metavar="N",
         help="plan release-attributes: N attributes share each epsilon equally, and the numbers "
         "are of one of their lists",
     )
     privacy.add_argument(
         "--groups",
-        type=job_flags.positive_integers,
+        type=flag_values.positive_integers,
         metavar="N[,N...]",
         help="plan release-hierarchy: the number of groups at each level, from the top down",
     )
     privacy.add_argument(
         "--shares",
-        type=job_flags.shares,
+        type=flag_values.shares,
         metavar="NUMBER,...",
         help="with --groups: how epsilon is divided, see release-hierarchy",
     )
     privacy.add_argument(
         "--levels",
-        type=job_flags.names,
+        type=flag_values.names,
         metavar="NAME,...",
         help="with --groups: the names of the levels, such as state,county",
     )
     privacy.add_argument(
         "--group_sizes",
-        type=job_flags.positive_integers,
+        type=flag_values.positive_integers,
         metavar="N[,N...]",
         help="with --groups: contributions of groups to plan, beside those of an average group of "
         "each level (default: ten times the average, and a tenth)",

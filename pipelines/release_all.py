@@ -26,7 +26,7 @@ from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.releases import ListAndNamesSpec
 from dp_transforms.releases.names_files import check_column_names
 from dp_transforms.releases.writing import write_both
-from pipelines import job_flags
+from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, require, warn_of_delta
 from pipelines.release_job import PreparedRelease, release_command, writer
 
@@ -62,7 +62,7 @@ def make_parser() -> JobParser:
     )
     privacy.add_argument(
         "--selection_share",
-        type=job_flags.proportion,
+        type=flag_values.proportion,
         default=ExactNumber(0.5),
         metavar="PART",
         help="the selection's part of epsilon; the list gets the rest (default: 0.5)",

@@ -11,7 +11,7 @@ import sys
 from dp_transforms.files.filenames import ATTRIBUTES_FILE
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.releases import AttributesSpec
-from pipelines import job_flags
+from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, require
 from pipelines.release_job import PreparedRelease, release_command, release_of
 
@@ -43,14 +43,14 @@ def make_parser() -> JobParser:
     attributes = parser.add_argument_group("attributes")
     attributes.add_argument(
         "--attributes",
-        type=job_flags.names,
+        type=flag_values.names,
         default=[],
         metavar="COLUMN,...",
         help="the columns that get a list each, of text, integers, booleans or dates",
     )
     attributes.add_argument(
         "--combination",
-        type=job_flags.names,
+        type=flag_values.names,
         action="append",
         default=[],
         metavar="COLUMN,COLUMN,...",
@@ -103,8 +103,8 @@ def _share(text: str) -> tuple[str | tuple[str, ...], ExactNumber]:
     columns, equals, weight = text.rpartition("=")
     if not equals or not columns:
         raise argparse.ArgumentTypeError(f"must be COLUMN[,COLUMN...]=WEIGHT, got {text!r}")
-    names = job_flags.names(columns)
-    return names[0] if len(names) == 1 else tuple(names), job_flags.positive_number(weight)
+    names = flag_values.names(columns)
+    return names[0] if len(names) == 1 else tuple(names), flag_values.positive_number(weight)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.releases import DegreesSpec, NodeDegreesSpec
 from dp_transforms.releases.node_degrees import degrees_spec
-from pipelines import job_flags
+from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, refuse, require
 from pipelines.release_job import PreparedRelease, release_command, release_of
 
@@ -73,7 +73,7 @@ def make_parser() -> JobParser:
     )
     privacy.add_argument(
         "--degree_bound",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         metavar="D",
         help="for --privacy_unit=node: keep at most D edges of each node; the noise grows with D. "
         "Public: choose it without looking at the graph. By default a tenth of epsilon pays for a "
@@ -81,7 +81,7 @@ def make_parser() -> JobParser:
     )
     privacy.add_argument(
         "--nodes",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         metavar="N",
         help="the number of nodes, if it is public, for --privacy_unit=edge: the released list has "
         "no more, at no cost",

@@ -24,7 +24,7 @@ from dp_transforms.releases import (
     PeriodListsSpec,
 )
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
-from pipelines import job_flags
+from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, refuse, require
 from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
 
@@ -72,7 +72,9 @@ def make_parser() -> JobParser:
     job_flags.add_survey_flags(privacy)
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
-        "--epsilon", type=job_flags.epsilon, help="what the release costs; smaller is more private"
+        "--epsilon",
+        type=flag_values.epsilon,
+        help="what the release costs; smaller is more private",
     )
     cost.add_argument(
         "--eta",
@@ -161,7 +163,7 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
     variants = parser.add_argument_group(
         "public knowledge that narrows the release (optional, one of these)"
     )
-    integer = functools.partial(variants.add_argument, type=job_flags.positive_integer)
+    integer = functools.partial(variants.add_argument, type=flag_values.positive_integer)
     integer(
         "--exact_total",
         metavar="N",

@@ -18,7 +18,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.releases import Attribute, GroupAllRecordsSpec, GroupsSpec
 from dp_transforms.releases.groups import GroupedSpec
-from pipelines import job_flags
+from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, refuse, require, warn, warn_of_delta
 from pipelines.release_job import PreparedRelease, release_command, release_of
 
@@ -53,7 +53,7 @@ def make_parser() -> JobParser:
     groups = parser.add_argument_group("groups")
     groups.add_argument(
         "--group_by",
-        type=job_flags.names,
+        type=flag_values.names,
         metavar="COLUMN,...",
         help="the columns whose values are groups of users (attributes), by name or position",
     )
@@ -83,16 +83,16 @@ def make_parser() -> JobParser:
     )
     job_flags.add_survey_flags(privacy)
     privacy.add_argument(
-        "--epsilon_all", type=job_flags.epsilon, help="what the list of all users costs"
+        "--epsilon_all", type=flag_values.epsilon, help="what the list of all users costs"
     )
     privacy.add_argument(
         "--epsilon_groups",
-        type=job_flags.epsilon,
+        type=flag_values.epsilon,
         help="what all groups cost; each attribute gets an equal part",
     )
     privacy.add_argument(
         "--epsilon_selection",
-        type=job_flags.epsilon,
+        type=flag_values.epsilon,
         help="what the selection of group names costs, if they are not public",
     )
     parser.add_common_flags()
@@ -204,12 +204,12 @@ def _names_of_attribute(text: str) -> tuple[str, list[str]]:
     attribute, equals, names = text.partition("=")
     if not attribute or not equals:
         raise argparse.ArgumentTypeError(f"must be COLUMN=NAME,..., got {text!r}")
-    return attribute, job_flags.names(names)
+    return attribute, flag_values.names(names)
 
 
 def _sizes_of_attribute(text: str) -> tuple[str, list[int]]:
     attribute, _, sizes = text.partition("=")
-    return attribute, [job_flags.positive_integer(size) for size in sizes.split(",")]
+    return attribute, [flag_values.positive_integer(size) for size in sizes.split(",")]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 from dp_transforms.files.filenames import HIERARCHY_FILE, REPORT_FILE
 from dp_transforms.releases import HierarchySpec
 from dp_transforms.releases.hierarchy import PartitionGroups
-from pipelines import job_flags
+from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, require
 from pipelines.release_job import PreparedRelease, release_command, release_of
 
@@ -46,7 +46,7 @@ def make_parser() -> JobParser:
     groups = parser.add_argument_group("hierarchy")
     groups.add_argument(
         "--levels",
-        type=job_flags.names,
+        type=flag_values.names,
         metavar="COLUMN,...",
         help="the columns of groups, from the highest level to the lowest",
     )
@@ -55,7 +55,7 @@ def make_parser() -> JobParser:
     )
     groups.add_argument(
         "--shares",
-        type=job_flags.shares,
+        type=flag_values.shares,
         metavar="NUMBER,...",
         help="how epsilon is divided: a number for the list of everything, and one for each level; "
         "equal by default",

@@ -16,7 +16,7 @@ from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
 from dp_transforms.releases.names_files import check_column_names
 from dp_transforms.reports.plans import plot_explanation
-from pipelines import job_flags
+from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, draw, refuse, require, warn_of_delta
 from pipelines.job_context import Job
 from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
@@ -72,14 +72,14 @@ def make_parser() -> JobParser:
     )
     selection.add_argument(
         "--others_share",
-        type=job_flags.proportion,
+        type=flag_values.proportion,
         metavar="PART",
         help="also release a noisy number of users who have unnamed partitions, for this part of "
         "epsilon",
     )
     selection.add_argument(
         "--pre_threshold",
-        type=job_flags.positive_integer,
+        type=flag_values.positive_integer,
         metavar="USERS",
         help="never release a partition with fewer users than this",
     )
