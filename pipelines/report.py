@@ -16,8 +16,8 @@ from typing import Any
 from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
 from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import (
+    SavedRelease,
     as_malformed,
-    read_statement,
     write_files,
 )
 from dp_transforms.postprocessing.kappa_choice import kept_words
@@ -105,7 +105,7 @@ def kept(directory: str, degrees: str) -> str | None:
       InputError: the directory has no release.
     """
     with as_malformed(directory, _CONTENT):
-        statement = read_statement(directory)
+        statement = SavedRelease(directory).statement
     bound_is = statement.get("max_partitions_per_user_is")
     if "periods" in statement or bound_is not in (ENFORCED, ENFORCED_IN_ROUNDS, CHOSEN_BY_LOOK):
         raise ValueError(f"--degrees is for a job that bounds users once: {directory} is of none")

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -85,36 +86,42 @@ def as_malformed(directory: str, content: str) -> contextlib.AbstractContextMana
     return as_input_error(f"{directory} does not hold {content}", kinds)
 
 
-def read_statement(directory: str) -> dict[str, Any]:
-    """Returns the statement in the privacy.json of a directory of any of Beam's filesystems. The
-    digests of the files beside it are no part of it: ``read_table`` compares them."""
-    statement = _statement_and_digests(directory)
-    statement.pop(DIGESTS, None)
-    return statement
+class SavedRelease:
+    """The files of a release in a directory of any of Beam's filesystems. Its privacy.json is read
+    once, when it is needed."""
+
+    def __init__(self, directory: str):
+        self.directory = directory
+
+    @cached_property
+    def _entries(self) -> dict[str, Any]:
+        content = read_file(self.directory, PRIVACY_FILE)
+        return _parsed(self.directory, PRIVACY_FILE, content, _parse_statement)
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """The statement in the privacy.json. The digests of the other files are no part of it."""
+        return {name: value for name, value in self._entries.items() if name != DIGESTS}
+
+    def table(self, name: str, parse: Callable[[bytes], _T]) -> _T:
+        """Returns the content of a released table, as ``parse`` returns it.
+
+        Raises an InputError that names the file if its digest is not that in the privacy.json, or
+        if ``parse`` raises an error about a value. Directories of earlier versions have no digests.
+        """
+        content = read_file(self.directory, name)
+        digest = self._entries.get(DIGESTS, {}).get(name)
+        if digest is not None and digest != sha256(content).hexdigest():
+            how = "it was changed, or is of another release"
+            raise not_as_released(self.directory, name, how)
+        return _parsed(self.directory, name, content, parse)
 
 
-def _statement_and_digests(directory: str) -> dict[str, Any]:
-    return _parsed(directory, PRIVACY_FILE, read_file(directory, PRIVACY_FILE), _entries)
-
-
-def _entries(content: bytes) -> dict[str, Any]:
+def _parse_statement(content: bytes) -> dict[str, Any]:
     statement: dict[str, Any] = json.loads(content)
     if not statement or not isinstance(statement, dict):
         raise ValueError("a statement is an object with entries")
     return statement
-
-
-def read_table(directory: str, name: str, parse: Callable[[bytes], _T]) -> _T:
-    """Returns the content of a released table, as ``parse`` returns it.
-
-    Raises an InputError that names the file if its digest is not that in the privacy.json, or if
-    ``parse`` raises an error about a value. Directories of earlier versions have no digests.
-    """
-    content = read_file(directory, name)
-    digest = _statement_and_digests(directory).get(DIGESTS, {}).get(name)
-    if digest is not None and digest != sha256(content).hexdigest():
-        raise not_as_released(directory, name, "it was changed, or is of another release")
-    return _parsed(directory, name, content, parse)
 
 
 def _parsed(directory: str, name: str, content: bytes, parse: Callable[[bytes], _T]) -> _T:

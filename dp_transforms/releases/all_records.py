@@ -48,6 +48,7 @@ from dp_transforms.files.filenames import (
     SURVEY_FILE,
 )
 from dp_transforms.files.output import CsvTable
+from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.decimals import (
     Number,
     decimal_text,
@@ -439,12 +440,10 @@ class AllRecordsRelease(ListRelease):
         ]
 
 
-def read(directory: str) -> AllRecordsRelease:
-    """Reads the list, the survey and the estimate in a directory."""
-    lists, statement = read_lists(
-        directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
-    )
-    rows = read_degree_table(directory, SURVEY_FILE, DEGREES_HEADER)[()]
+def read(saved: SavedRelease) -> AllRecordsRelease:
+    """Reads the list, the survey and the estimate."""
+    lists, statement = read_lists(saved, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER)
+    rows = read_degree_table(saved, SURVEY_FILE, DEGREES_HEADER)[()]
     survey = survey_of_rows(rows, statement)
-    estimate = read_list_table(directory, ALL_RECORDS_FILE, FREQUENCIES_HEADER)[()]
+    estimate = read_list_table(saved, ALL_RECORDS_FILE, FREQUENCIES_HEADER)[()]
     return AllRecordsRelease.of(SurveyedList(survey, lists[()], {}), statement, estimate)

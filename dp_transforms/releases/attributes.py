@@ -42,6 +42,7 @@ from dp_transforms.files.filenames import (
     COORDINATES_FILE,
 )
 from dp_transforms.files.output import CsvTable
+from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -336,9 +337,9 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def read(directory: str) -> AttributeReleases:
-    """Reads the lists of attributes in a directory, with their statement."""
+def read(saved: SavedRelease) -> AttributeReleases:
+    """Reads the lists of attributes, with their statement."""
     lists, statement = read_lists(
-        directory, ATTRIBUTES_FILE, ATTRIBUTES_HEADER, ATTRIBUTE_COORDINATES_HEADER
+        saved, ATTRIBUTES_FILE, ATTRIBUTES_HEADER, ATTRIBUTE_COORDINATES_HEADER
     )
     return AttributeReleases({label: released for (label,), released in lists.items()}, statement)

@@ -20,7 +20,7 @@ from dp_transforms.files.filenames import (
     RELEASED_FILES,
 )
 from dp_transforms.files.paths import as_filesystem_error, join, local_path, matching_paths
-from dp_transforms.files.release_files import as_malformed, is_there, read_statement
+from dp_transforms.files.release_files import SavedRelease, as_malformed, is_there
 from dp_transforms.releases import (
     all_records,
     attributes,
@@ -46,7 +46,7 @@ _MAIN_FILES = {
 """The files of main tables of the kinds that have a reader."""
 
 
-def _reader(statement: Mapping[str, Any]) -> Callable[[str], Any]:
+def _reader(statement: Mapping[str, Any]) -> Callable[[SavedRelease], Any]:
     """Returns the function that reads the kind of release that a statement describes. Files do not
     show the kind: without one of them, a release would be taken for one of another kind."""
     if statement["mechanism"] == names.MECHANISM:
@@ -75,7 +75,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease``, ``GroupReleases``, ``AttributeReleases`` or
+      A ``ListRelease`` (with a survey an ``AllRecordsRelease``), ``NamesRelease``,
+      ``GroupReleases`` (with surveys ``GroupAllRecordsReleases``), ``AttributeReleases`` or
       ``HierarchyReleases``; from a job with ``--period``, the ``Releases`` of all periods; from one
       that made a list and names, both; and from choose-kappa the ``DegreesOfUsers``.
 
@@ -93,7 +94,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     tables = _main_tables(path)
     with as_malformed(path, f"a release: its {PRIVACY_FILE} lacks entries, or is of other tables"):
         if tables or is_there(path, PRIVACY_FILE):
-            return _checked(_reader(read_statement(path))(path))
+            saved = SavedRelease(path)
+            return _checked(_reader(saved.statement)(saved))
         releases = periods.read(path, load)
         if releases is not None:
             return _checked(releases)

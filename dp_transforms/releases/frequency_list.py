@@ -19,6 +19,7 @@ import numpy as np
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COORDINATES_HEADER, FREQUENCIES_FILE, FREQUENCIES_HEADER
+from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
@@ -335,9 +336,7 @@ def _period_words(statement: Mapping[str, Any]) -> str:
     )
 
 
-def read(directory: str) -> ListRelease:
-    """Reads the list in a directory."""
-    lists, statement = read_lists(
-        directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
-    )
+def read(saved: SavedRelease) -> ListRelease:
+    """Reads the list."""
+    lists, statement = read_lists(saved, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER)
     return ListRelease(lists[()], statement)

@@ -31,6 +31,7 @@ from dp_transforms.files.filenames import (
     LISTS_HEADER,
 )
 from dp_transforms.files.output import CsvTable
+from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases.all_records import (
     AllRecordsRelease,
@@ -199,11 +200,11 @@ class GroupAllRecordsReleases(GroupReleases):
         return _tables_with(surveyed, estimates, self.statement)
 
 
-def read(directory: str) -> GroupAllRecordsReleases:
-    """Reads the lists, surveys and estimates of groups in a directory."""
-    lists, statement = read_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
-    rows_of = read_degree_table(directory, GROUP_SURVEYS_FILE, GROUP_SURVEYS_HEADER)
-    estimated = read_list_table(directory, ALL_RECORDS_FILE, LISTS_HEADER)
+def read(saved: SavedRelease) -> GroupAllRecordsReleases:
+    """Reads the lists, surveys and estimates of groups."""
+    lists, statement = read_lists(saved, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
+    rows_of = read_degree_table(saved, GROUP_SURVEYS_FILE, GROUP_SURVEYS_HEADER)
+    estimated = read_list_table(saved, ALL_RECORDS_FILE, LISTS_HEADER)
     surveyed, estimates = {}, {}
     for label, entry in entries_of_lists(statement).items():
         survey = survey_of_rows(rows_of[label], entry)

@@ -19,6 +19,7 @@ from dp_transforms.files.filenames import (
     LISTS_HEADER,
 )
 from dp_transforms.files.output import CsvTable
+from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -355,9 +356,9 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def read(directory: str) -> GroupReleases:
-    """Reads the lists of groups in a directory."""
-    lists, statement = read_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
+def read(saved: SavedRelease) -> GroupReleases:
+    """Reads the lists of groups."""
+    lists, statement = read_lists(saved, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
     return GroupReleases.of(
         {(label[0], label[1]): released for label, released in lists.items()}, statement
     )

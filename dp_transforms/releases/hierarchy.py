@@ -47,7 +47,7 @@ from dp_transforms.files.filenames import (
     HIERARCHY_FILE,
 )
 from dp_transforms.files.output import CsvTable
-from dp_transforms.files.release_files import read_statement
+from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.arguments import listed, shown
 from dp_transforms.mechanisms.decimals import Number, parts_by_shares
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
@@ -439,17 +439,20 @@ def _level_names(statement: Mapping[str, Any]) -> list[str]:
     return [entry["level"] for entry in statement["levels"][1:]]
 
 
-def read(directory: str) -> HierarchyReleases:
-    """Reads the lists of a hierarchy in a directory."""
-    statement = read_statement(directory)
+def read(saved: SavedRelease) -> HierarchyReleases:
+    """Reads the lists of a hierarchy."""
+    statement = saved.statement
     levels = _level_names(statement)
-    lists = read_list_table(directory, HIERARCHY_FILE, (*levels, *FREQUENCIES_HEADER))
-    arms = read_coordinates(directory, (*levels, *COORDINATES_HEADER))
+    lists = read_list_table(saved, HIERARCHY_FILE, (*levels, *FREQUENCIES_HEADER))
+    arms = read_coordinates(saved, (*levels, *COORDINATES_HEADER))
     released = {}
     for label, frequency_list in lists.items():
         path = tuple(name for name in label if name)
         coordinates = checked_coordinates(
-            directory, arms.get(label), statement["levels"][len(path)], statement["sensitivity"]
+            saved.directory,
+            arms.get(label),
+            statement["levels"][len(path)],
+            statement["sensitivity"],
         )
         columns_of_list = frequency_list.frequencies, frequency_list.multiplicities
         released[path] = ReleasedList(*columns_of_list, None, coordinates)

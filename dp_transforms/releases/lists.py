@@ -19,10 +19,9 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import (
+    SavedRelease,
     not_as_released,
     parse_rows,
-    read_statement,
-    read_table,
 )
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay, Eta
@@ -174,29 +173,28 @@ def parse_coordinates(content: bytes, header: Sequence[str]) -> dict[tuple[str, 
 
 
 def read_list_table(
-    directory: str, file_name: str, header: Sequence[str]
+    saved: SavedRelease, file_name: str, header: Sequence[str]
 ) -> dict[tuple[str, ...], FrequencyList]:
     """Reads the lists of a file: see ``parse_lists``."""
-    return read_table(directory, file_name, functools.partial(parse_lists, header=header))
+    return saved.table(file_name, functools.partial(parse_lists, header=header))
 
 
-def read_coordinates(directory: str, header: Sequence[str]) -> dict[tuple[str, ...], Arms]:
-    """Reads the noisy coordinates of a directory's lists: see ``parse_coordinates``."""
-    return read_table(
-        directory, COORDINATES_FILE, functools.partial(parse_coordinates, header=header)
-    )
+def read_coordinates(saved: SavedRelease, header: Sequence[str]) -> dict[tuple[str, ...], Arms]:
+    """Reads the noisy coordinates of a release's lists: see ``parse_coordinates``."""
+    parse = functools.partial(parse_coordinates, header=header)
+    return saved.table(COORDINATES_FILE, parse)
 
 
 def read_lists(
-    directory: str, file_name: str, header: Sequence[str], coordinates_header: Sequence[str]
+    saved: SavedRelease, file_name: str, header: Sequence[str], coordinates_header: Sequence[str]
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
     """Reads the lists of a file, with their noisy coordinates if they have any. Returns them sorted
     by attribute and group, and the statement."""
-    statement = read_statement(directory)
-    lists = read_list_table(directory, file_name, header)
+    statement = saved.statement
+    lists = read_list_table(saved, file_name, header)
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
-        arms = read_coordinates(directory, coordinates_header)
+        arms = read_coordinates(saved, coordinates_header)
     prices: dict[tuple[str | None, ...], Mapping[str, Any]] = {
         (entry.get("attribute", ALL_USERS), entry.get("group")): entry
         for entry in statement.get("lists", [statement])
@@ -209,7 +207,7 @@ def read_lists(
         coordinates = None
         if is_decoded(price):
             sensitivity = price.get("sensitivity", statement.get("sensitivity"))
-            coordinates = checked_coordinates(directory, arms.get(label), price, sensitivity)
+            coordinates = checked_coordinates(saved.directory, arms.get(label), price, sensitivity)
         released[label] = ReleasedList(
             frequency_list.frequencies, frequency_list.multiplicities, None, coordinates
         )

@@ -14,7 +14,7 @@ from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_FILE
-from dp_transforms.files.release_files import read_statement, read_table
+from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
@@ -400,8 +400,8 @@ class NamesRelease(NameAnswers, Release):
         return [some(self.names.num_rows, "name") + about, *self.about_unnamed()]
 
 
-def read(directory: str) -> NamesRelease:
-    """Reads the names in a directory."""
-    statement = read_statement(directory)
+def read(saved: SavedRelease) -> NamesRelease:
+    """Reads the names."""
+    statement = saved.statement
     parse = functools.partial(read_names, statement=statement)
-    return NamesRelease(read_table(directory, PARTITIONS_FILE, parse), statement)
+    return NamesRelease(saved.table(PARTITIONS_FILE, parse), statement)

@@ -25,10 +25,10 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import CsvTable, csv_rows
 from dp_transforms.files.paths import join, local_path, paths_in_subdirectories, read_bytes
 from dp_transforms.files.release_files import (
+    SavedRelease,
     as_malformed,
     is_there,
     read_file,
-    read_statement,
     write_files,
 )
 from dp_transforms.mechanisms.arguments import listed
@@ -380,7 +380,7 @@ def read(
     if not paths:
         return None
     with as_malformed(directory, "a release for each period"):
-        statement = before_survey(read_statement(min(paths).removesuffix(PRIVACY_FILE)))
+        statement = before_survey(SavedRelease(min(paths).removesuffix(PRIVACY_FILE)).statement)
         if "periods" not in statement:
             return None
         periods = statement["periods"]

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_transforms.files.filenames import DEGREES_HEADER
-from dp_transforms.files.release_files import parse_rows, read_table
+from dp_transforms.files.release_files import SavedRelease, parse_rows
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.users_beyond import UsersBeyond
@@ -106,11 +106,11 @@ _FOLLOWS = (
 
 
 def read_degree_table(
-    directory: str, file_name: str, header: Sequence[str]
+    saved: SavedRelease, file_name: str, header: Sequence[str]
 ) -> dict[tuple[str, ...], list[tuple[int, int]]]:
     """Reads how many users have how many partitions, as pairs of (smallest degree, users), by
     (attribute, group). A file without these columns has one survey, and its key is ()."""
-    return read_table(directory, file_name, functools.partial(_parse_degrees, header=header))
+    return saved.table(file_name, functools.partial(_parse_degrees, header=header))
 
 
 def _parse_degrees(

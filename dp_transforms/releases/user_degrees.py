@@ -14,7 +14,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import as_malformed, read_statement
+from dp_transforms.files.release_files import SavedRelease, as_malformed
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.releases.base import (
@@ -133,15 +133,18 @@ class DegreesOfUsers(Release):
         return {"partitions_from": self.degrees.lowest, "users": self.degrees.users}
 
 
-def read(directory: str) -> DegreesOfUsers:
-    """Reads the numbers of users, with their statement, in a directory."""
-    return DegreesOfUsers(read_degrees(directory), read_statement(directory))
+def read(saved: SavedRelease) -> DegreesOfUsers:
+    """Reads the numbers of users, with their statement."""
+    return DegreesOfUsers(_degrees(saved), saved.statement)
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
     """Reads the numbers of users by how many partitions they have, as choose-kappa writes them."""
-    directory = local_path(directory)
-    rows = read_degree_table(directory, DEGREES_FILE, DEGREES_HEADER)[()]
-    with as_malformed(directory, "a release of choose-kappa"):
+    return _degrees(SavedRelease(local_path(directory)))
+
+
+def _degrees(saved: SavedRelease) -> ReleasedDegrees:
+    rows = read_degree_table(saved, DEGREES_FILE, DEGREES_HEADER)[()]
+    with as_malformed(saved.directory, "a release of choose-kappa"):
         lowest, users = zip(*rows, strict=True)
-        return ReleasedDegrees(lowest, users, float(read_statement(directory)["epsilon"]))
+        return ReleasedDegrees(lowest, users, float(saved.statement["epsilon"]))
