@@ -103,7 +103,9 @@ def names(text: str) -> list[str]:
         parsed = next(csv.reader([text]), [])
     except csv.Error:  # there is a line end outside of quotes
         parsed = []
-    if not parsed or not all(parsed) or len(set(parsed)) < len(parsed):
+    has_empty = not parsed or not all(parsed)
+    has_repeated = len(set(parsed)) < len(parsed)
+    if has_empty or has_repeated:
         raise argparse.ArgumentTypeError(
             f"must be different names with commas in between, got {text!r}"
         )

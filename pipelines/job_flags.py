@@ -46,58 +46,60 @@ _COLUMNS = {
 def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] = _COLUMNS) -> None:
     """Adds the flags that ``records`` reads. ``columns`` has the flags that name columns, with
     their help."""
-    group = parser.add_argument_group("records")
-    group.add_argument(
+    records_group = parser.add_argument_group("records")
+    records_group.add_argument(
         "--input",
         metavar="GLOB",
         action="append",
         help="files of records, on any filesystem of Beam; repeat the flag for several globs; or, "
         "with --query, a database: postgresql://USER@HOST/NAME, duckdb:FILE or sqlite:FILE",
     )
-    group.add_argument(
+    records_group.add_argument(
         "--query",
         metavar="SQL",
         help="read the records from this query; the flags below name its columns (extra: database)",
     )
     for name, explanation in columns.items():
         action = "append" if name == "partition_column" else "store"
-        group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=explanation)
-    group.add_argument(
+        records_group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=explanation)
+    records_group.add_argument(
         "--input_format",
         choices=("auto", *RECORD_FORMATS),
         default="auto",
         help="csv is any delimited text, jsonl has a JSON object on each line; auto (default) "
         "decides by the first file's name",
     )
-    group.add_argument(
+    records_group.add_argument(
         "--drop_nulls",
         action="store_true",
         help="leave out records without a user, a partition or, with --period, a time; without "
         "this flag they are refused",
     )
-    group.add_argument(
+    records_group.add_argument(
         "--num_buckets",
         type=flag_values.num_buckets,
         metavar="N",
         help="number of parts in which records are shuffled (default: by the files' sizes); more "
         "parts need less memory",
     )
-    text = parser.add_argument_group("records in delimited text (also .gz, .bz2 and .zst)")
-    text.add_argument(
+    text_group = parser.add_argument_group("records in delimited text (also .gz, .bz2 and .zst)")
+    text_group.add_argument(
         "--delimiter",
         metavar="CHAR",
         help="the character between fields, or 'tab' (default: comma, tab for .tsv)",
     )
-    text.add_argument(
+    text_group.add_argument(
         "--no_header", action="store_true", help="the first line is a record; columns are positions"
     )
-    text.add_argument(
+    text_group.add_argument(
         "--no_quotes", action="store_true", help='the character " is an ordinary character'
     )
-    text.add_argument(
+    text_group.add_argument(
         "--multiline", action="store_true", help="quoted fields may contain line breaks (slower)"
     )
-    text.add_argument("--encoding", metavar="CODEC", help="encoding of the text (default: utf-8)")
+    text_group.add_argument(
+        "--encoding", metavar="CODEC", help="encoding of the text (default: utf-8)"
+    )
 
 
 def refuse_flags_of_records(flags: argparse.Namespace, why: str) -> None:

@@ -275,7 +275,7 @@ def _why_the_default(
     text = (
         "* is the default, --mechanism=auto: the mechanism with the least error on most lists, "
         "chosen by\nepsilon and KAPPA (--max_partitions_per_user) alone. All are epsilon-DP.\n"
-        f"geometric works from {least} on (ln 3 * KAPPA), frobenius and exponential everywhere."
+        f"geometric works from {least} on (ln 3 * KAPPA), the other mechanisms everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:
         there = expected_dist(partition_mechanism(least, max_partitions), reference).dist

@@ -102,21 +102,21 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
             f"--source_column and --target_column must be different columns, got "
             f"{flags.source_column}"
         )
-    spec = _specified(flags)
+    spec = _spec(flags)
     edges = job_flags.records(flags, columns=(flags.source_column, [flags.target_column]))
     edges.check_ends()
     return release_of(flags, spec, edges, whole=spec.cost)
 
 
-def _specified(flags: argparse.Namespace) -> DegreesSpec | NodeDegreesSpec:
+def _spec(flags: argparse.Namespace) -> DegreesSpec | NodeDegreesSpec:
     """Returns the specification of the release that the flags ask for."""
     spec = degrees_spec(
-        flags.epsilon,
-        flags.degree,
-        flags.privacy_unit,
-        flags.degree_bound,
-        flags.nodes,
-        flags.mechanism,
+        epsilon=flags.epsilon,
+        degree=flags.degree,
+        privacy_unit=flags.privacy_unit,
+        degree_bound=flags.degree_bound,
+        nodes=flags.nodes,
+        mechanism=flags.mechanism,
     )
     is_exponential = isinstance(spec.mechanism, IntegerPartitionMechanism)
     if flags.report and is_exponential and flags.nodes is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dp_transforms.mechanisms.frequency_list import ReleasedList
 
 _OF_ONE_LIST = "is for one list, not for one of each --period"
-_VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
+_RESTRICTIONS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 _DISTANCES = ("bounds_width", "bounds_distance")
 
 _EPILOG = f"""\
@@ -104,7 +104,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     refuse(flags, "needs a survey, by --survey_share", "largest_degree")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
-        refuse(flags, _OF_ONE_LIST, *_VARIANTS, "report")
+        refuse(flags, _OF_ONE_LIST, *_RESTRICTIONS, "report")
         return period_release(flags, PeriodListsSpec, mechanism=flags.mechanism)
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
@@ -112,7 +112,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
     """Returns the release of a list with a survey, or of both for each period."""
-    only_without = (*_VARIANTS, *_DISTANCES, "eta")
+    only_without = (*_RESTRICTIONS, *_DISTANCES, "eta")
     refuse(flags, "needs --max_partitions_per_user, and no --survey_share", *only_without)
     options: dict[str, Any] = {
         "survey_share": flags.survey_share,
@@ -142,7 +142,7 @@ def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
         )
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
 
-    def of_counts() -> tuple[list[ReleasedList]]:
+    def release_counts() -> tuple[list[ReleasedList]]:
         if flags.progress:
             say("releasing the frequency list")
         remedy = "; --show_private_errors says more"
@@ -154,7 +154,12 @@ def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
 
     check = functools.partial(check_frequency_list, flags.frequency_list)
     return release_of(
-        flags, ListSpec(mechanism), None, bounded_by_job=False, check=check, of_counts=of_counts
+        flags,
+        ListSpec(mechanism),
+        None,
+        bounded_by_job=False,
+        check=check,
+        of_counts=release_counts,
     )
 
 
@@ -205,15 +210,16 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
       ValueError: flags are missing, or exclude each other.
       InputError: the reference cannot be read.
     """
-    given = [name for name in _VARIANTS if getattr(flags, name) is not None]
-    if len(given) > 1:
-        raise ValueError(f"give one of --{' and --'.join(given)}, not both")
+    restrictions = [name for name in _RESTRICTIONS if getattr(flags, name) is not None]
+    if len(restrictions) > 1:
+        raise ValueError(f"give one of --{' and --'.join(restrictions)}, not both")
     if flags.bounds_reference is None:
         refuse(flags, "goes with --bounds_reference", *_DISTANCES)
     mechanism = _mechanism(flags, max_partitions)
-    if given and flags.report and not mechanism.decodes:
+    if restrictions and flags.report and not mechanism.decodes:
         raise ValueError(
-            f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
+            "--report computes error bars for the unrestricted mechanism: leave out "
+            f"--{restrictions[0]}"
         )
     return mechanism
 

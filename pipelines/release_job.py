@@ -403,8 +403,14 @@ def _run_on_beam(
     from dp_transforms.beam.engine import OnBeam
 
     assert release.source is not None
-    shows = flags.progress, flags.show_private_counters
-    engine = OnBeam(pipeline, release.source, JobSecret.from_os(), flags.num_buckets, *shows)
+    engine = OnBeam(
+        pipeline,
+        release.source,
+        JobSecret.from_os(),
+        flags.num_buckets,
+        flags.progress,
+        flags.show_private_counters,
+    )
     engine.run(write, release.make(engine), before_it_runs)
 
 

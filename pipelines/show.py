@@ -37,17 +37,24 @@ def as_json(directory: str, release: Any) -> dict[str, Any]:
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         shown_values: dict[str, Any] = {"directory": directory, "table": _json_rows(release)}
         if isinstance(release, ListRelease):
-            shown_values["numbers"] = {
-                name: {
-                    "value": estimate.value,
-                    "low": estimate.low,
-                    "high": None if math.isinf(estimate.high) else estimate.high,
-                    "confidence": estimate.confidence,
-                }
-                for name, estimate in release.numbers().items()
-            }
+            shown_values["numbers"] = _json_numbers(release)
         about = {"statement": dict(release.statement), "privacy": release.privacy}
         return shown_values | about
+
+
+def _json_numbers(release: ListRelease) -> dict[str, Any] | None:
+    """Returns the numbers of a list with their intervals; None if it has no intervals."""
+    if release.why_without_intervals:
+        return None
+    return {
+        name: {
+            "value": estimate.value,
+            "low": estimate.low,
+            "high": None if math.isinf(estimate.high) else estimate.high,
+            "confidence": estimate.confidence,
+        }
+        for name, estimate in release.numbers().items()
+    }
 
 
 def _json_rows(release: Any) -> list[dict[str, Any]]:
@@ -61,13 +68,17 @@ def _json_rows(release: Any) -> list[dict[str, Any]]:
     ]
 
 
-def shown(directory: str, release: Any) -> str:
-    """Returns the text about a directory's release. Raises an InputError if it cannot be shown."""
+def text_of(directory: str, release: Any) -> str:
+    """Returns what is printed about the release of a directory: its table, its numbers with their
+    intervals, and its guarantee. Raises an InputError if the files are damaged."""
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         parts = [repr(release)]
         if isinstance(release, ListRelease):
-            rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
-            parts.append(text_table(rows, words=2))
+            if release.why_without_intervals:
+                parts.append(f"There are no intervals: {release.why_without_intervals}.")
+            else:
+                rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
+                parts.append(text_table(rows, words=2))
         if isinstance(release, AttributeReleases):
             for label, numbers in release.ranking():
                 rows = [[name, str(number)] for name, number in numbers.items()]
@@ -92,7 +103,7 @@ def main(flags: argparse.Namespace) -> None:
         head = f"{directory}\n\n" if len(releases) > 1 else ""
         sentence = None if flags.degrees is None else kept(directory, flags.degrees)
         end = "" if sentence is None else f"\n\n{sentence}"
-        print(f"{head}{shown(directory, release)}{end}")
+        print(f"{head}{text_of(directory, release)}{end}")
 
 
 if __name__ == "__main__":

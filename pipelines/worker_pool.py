@@ -160,18 +160,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         when the node that it serves is gone."""
         worker.settimeout(_SECONDS_BETWEEN_LOOKS)
         with worker:
-            while True:
-                try:
-                    ready = bool(worker.recv(1))
-                except TimeoutError:
-                    if not listens(endpoint):
-                        _hang_up(worker)
-                    continue
-                except OSError:
-                    ready = False
-                ready_queue.put(ready)
-                if not ready:
-                    break
+            is_alive = _sends_byte(worker, endpoint)
+            ready_queue.put(is_alive)
+            while is_alive:
+                is_alive = _sends_byte(worker, endpoint)
             with self._lock:
                 self._workers.discard(worker)
 
@@ -184,6 +176,19 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 stdin=subprocess.DEVNULL,
                 pass_fds=(descriptor,),
             )
+
+
+def _sends_byte(worker: socket.socket, endpoint: str) -> bool:
+    """Waits until a worker sends a byte or ends, and returns whether it has sent one. It is ended
+    when nothing listens at the endpoint any more."""
+    while True:
+        try:
+            return bool(worker.recv(1))
+        except TimeoutError:
+            if not listens(endpoint):
+                _hang_up(worker)
+        except OSError:
+            return False
 
 
 def _hang_up(worker: socket.socket) -> None:

@@ -193,7 +193,7 @@ def test_the_errors_of_the_three_stories_are_those_of_plan():
         assert f"{plan.expected_dist:,.0f}" == dist
         if delta is not None:
             (taken,) = [selection for selection in plan.selections if selection.chosen]
-            users = table["users of a page that is named half of the time"]
+            users = table["users at which a page is named with probability 1/2"]
             assert users[story] == f"{taken.half_from:,}"
     assert table["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
 

@@ -31,11 +31,14 @@ from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import input_error_message
 from dp_transforms.files.filenames import OTHER_TABLES, RELEASED_FILES
 from dp_transforms.files.frame_records import RecordArguments
+from dp_transforms.mechanisms.partition.registry import REGISTRY
 from dp_transforms.releases import AllRecordsSpec, ListAndNamesSpec, NamesSpec, ReleaseSpec
+from dp_transforms.releases.directory import readers
 from tests.release_cases import CASES
 
 SECRET = JobSecret.insecure_for_testing(5)
 HEADER = "user,page,sex,day\n"
+LIST_TITLES = {mechanism.title for mechanism in REGISTRY.values()}
 METHODS = {
     name: typing.get_type_hints(method)["spec"]
     for name, method in vars(Engine).items()
@@ -78,13 +81,18 @@ def source_of(case, path):
     return RecordArguments(f"{path}/*.csv", "user", "page", False, **columns).open()
 
 
-def content(case, source, released):
-    """The bytes of all files of a release."""
-    written = []
+def tables_of(case, source, released):
+    """For each part of a release: its specification, its tables by name, and its statement."""
     for spec, elements, entries in case.parts(case.spec, released):
         statement = spec.statement(source.partition_fields) | entries
         statement |= spec.tables.entries(elements)
-        tables = spec.tables.make(elements, statement)
+        yield spec, spec.tables.make(elements, statement), statement
+
+
+def content(case, source, released):
+    """The bytes of all files of a release."""
+    written = []
+    for _, tables, statement in tables_of(case, source, released):
         written.append({name: table.content() for name, table in tables.items()})
         written.append({"privacy.json": json.dumps(statement).encode()})
     return written
@@ -263,6 +271,30 @@ def test_bundles_that_are_run_again_change_nothing(name, directory):
     tables = [text for part in files for file, text in part.items() if file.endswith(".csv")]
     # A line more for the names of columns.
     assert max(text.count(b"\n") for text in tables) > case.least_rows
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_last_columns_of_tables_are_integers(name, directory):
+    # In other formats than CSV these columns have that type.
+    case, path = CASES[name], directory / "many"
+    released = released_here(name, path)
+    for spec, tables, _ in tables_of(case, source_of(case, path), released):
+        for table in tables.values():
+            width = len(table.header) - spec.integer_columns
+            assert width >= 0
+            for row in table.rows:
+                assert all(isinstance(value, int | np.integer) for value in row[width:])
+                assert not any(isinstance(value, int | np.integer) for value in row[:width])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statements_say_their_kind(name, directory):
+    for files in expected(name, directory / "many")[1::2]:
+        statement = json.loads(files["privacy.json"])
+        # Without a reader, it would be taken for a list.
+        describing = [reader for reader in readers() if reader.describes(statement)]
+        assert len(describing) <= 1
+        assert describing or statement["mechanism"] in LIST_TITLES
 
 
 @pytest.mark.parametrize("name", CASES)

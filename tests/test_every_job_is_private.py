@@ -4,7 +4,7 @@ Private lists and counts are caught where noise would be added. What a user keep
 secret and on that user's own records, so the loss of a pair is at most the largest one under a
 secret. Each pair comes with the number of a secret, and many secrets are tried. Lists are released
 independently: their exact losses add up. Windows have tests of their own
-(``transforms/test_windowed.py``), and so has selection in rounds, whose transcript is adaptive
+(``beam/test_windowed.py``), and so has selection in rounds, whose transcript is adaptive
 (``mechanisms/selection/test_audits.py``).
 """
 

@@ -146,11 +146,15 @@ def release_surveyed_lists(
     secret: JobSecret,
     num_buckets: int | None,
 ) -> beam.PCollection:
-    """Releases a survey and a list for each wanted name; returns tuples (*label, SurveyedList) in
-    order. The kappas that the surveys choose reach the pairs as a side input.
+    """Releases a survey and a list for each wanted name.
 
-    Arguments are those of ``release_named_lists``. The pairs that a user has in a list must be in
-    one table.
+    Args:
+      pairs: tables of distinct pairs. A user's pairs within a list must be in one table.
+      of_name: returns the ``NamedSurvey`` of a name.
+      public, selected, kind, secret, num_buckets: see ``release_named_lists``.
+
+    Returns:
+      Tuples (*label, SurveyedList), in the order of ``NamedSurvey.place``.
     """
     public = list(public)
     for named in map(of_name, public):
@@ -166,6 +170,7 @@ def release_surveyed_lists(
         | "DegreesOfWanted" >> beam.CoGroupByKey()
         | "Survey" >> beam.FlatMap(survey)
     )
+    # The bounds that the surveys choose reach the pairs as a side input.
     kappas = surveys | "Kappas" >> beam.MapTuple(lambda name, survey: (name, survey.kappa))
     count = functools.partial(_count_kept_in_lists, key=secret.key(BOUND_CONTRIBUTIONS))
     histograms = (

@@ -143,7 +143,7 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
             degree=self._degree,
             key=degree_kernels.order_key(secret),
         )
-        return _on_one_worker(edges, "Project", project, pa.Table, secret, self._num_buckets)
+        return _from_all_edges(edges, "Project", project, pa.Table, secret, self._num_buckets)
 
     def bound(self, before: Bound) -> Bound:
         sensitivity = node_private_sensitivity(self._degree_bound, self._degree != UNDIRECTED)
@@ -195,22 +195,22 @@ class ReleaseNodeDegrees(ReleaseTransform, beam.PTransform):
         secret = secret_for(edges.pipeline, self._secret)
         secret.claim(edges, "node degrees")
         release = functools.partial(_released, spec=self._spec, secret=secret)
-        return _on_one_worker(edges, "Release", release, ProjectedList, secret, self._num_buckets)
+        return _from_all_edges(edges, "Release", release, ProjectedList, secret, self._num_buckets)
 
     def display_data(self) -> dict[str, Any]:
         return {"epsilon": float(self._spec.cost.epsilon), "degree": self._spec.degree}
 
 
-def _on_one_worker(
+def _from_all_edges(
     edges: beam.PCollection,
     label: str,
-    make: Callable[[Iterable[pa.Table]], Any],
-    made: type,
+    function: Callable[[Iterable[pa.Table]], Any],
+    result_type: type,
     secret: JobSecret,
     num_buckets: int | None,
 ) -> beam.PCollection:
-    """Returns one element, of the type ``made``: the result of ``make`` for the tables of all
-    distinct edges. In these tables the source of an edge is in the column ``partition``."""
+    """Returns one element: the result of a function for the tables of all distinct edges, in which
+    the source of an edge is in the column ``partition``. One worker calls the function."""
     tables = (
         edges
         | "ToTables" >> ToTables((SOURCE, TARGET))
@@ -222,19 +222,19 @@ def _on_one_worker(
         edges.pipeline
         | "Once" >> beam.Create([None], reshuffle=False)
         | label
-        >> beam.Map(_made_from_all, make, beam.pvalue.AsIter(tables))
-        .with_output_types(made)
+        >> beam.Map(_result_for_all, function, beam.pvalue.AsIter(tables))
+        .with_output_types(result_type)
         .with_resource_hints(**ON_ONE_WORKER)
         # Without a shuffle, later steps could be fused with this one and get its hints.
         | "Bracket" >> beam.Reshuffle()
     )
 
 
-def _made_from_all(
-    _: None, make: Callable[[Iterable[pa.Table]], Any], tables: Iterable[pa.Table]
+def _result_for_all(
+    _: None, function: Callable[[Iterable[pa.Table]], Any], tables: Iterable[pa.Table]
 ) -> Any:
-    # Beam passes the only element, then ``make``, and then the side input with the tables.
-    return make(tables)
+    # Beam passes the only element, then the function, and then the side input with the tables.
+    return function(tables)
 
 
 def _refuse_part(edges: beam.PCollection, transform: str) -> None:

@@ -26,6 +26,7 @@ from dp_transforms.beam.periods import (
     ReleaseListsByPeriod,
     SelectPartitionsByPeriod,
 )
+from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
 from dp_transforms.beam.selection import SelectPartitions
@@ -84,9 +85,14 @@ class OnBeam(Engine):
         shows_progress: bool = False,
         shows_counters: bool = False,
     ):
-        self._pipeline, self._source, self._secret = pipeline, source, secret
-        buckets = num_buckets or source.num_buckets
-        self._shared: dict[str, Any] = {"secret": secret, "num_buckets": buckets}
+        # From here on the secret is sealed, and the pipeline runs once. So steps that a method adds
+        # itself are as safe as transforms.
+        self._secret = secret_for(pipeline, secret)
+        self._pipeline, self._source = pipeline, source
+        self._shared: dict[str, Any] = {
+            "secret": self._secret,
+            "num_buckets": num_buckets or source.num_buckets,
+        }
         self._shows_progress, self._shows_counters = shows_progress, shows_counters
         parts = pipeline.options.view_as(FlinkRunnerOptions)
         if 0 < source.estimated_rows < FEW_RECORDS:
@@ -132,9 +138,6 @@ class OnBeam(Engine):
     def attribute_lists(self, spec: AttributesSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseAttributes, spec)
 
-    def user_degrees(self, spec: UserDegreesSpec) -> tuple[beam.PCollection]:
-        return self._released(ReleaseUserDegrees, spec)
-
     def degree_list(self, spec: DegreesSpec) -> tuple[beam.PCollection]:
         if spec.degree_bound is None:
             count: beam.PTransform = CountDegrees(spec.degree, **self._shared)
@@ -150,6 +153,9 @@ class OnBeam(Engine):
 
     def node_degrees(self, spec: NodeDegreesSpec) -> tuple[beam.PCollection]:
         return (self._edges() | "Release" >> ReleaseNodeDegrees(**arguments(spec), **self._shared),)
+
+    def user_degrees(self, spec: UserDegreesSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseUserDegrees, spec)
 
     def _edges(self) -> beam.PCollection:
         return self._records("edges") | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)

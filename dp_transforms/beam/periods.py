@@ -1,7 +1,8 @@
-"""Transforms that release a frequency list, or names, for each public period, under one budget.
+"""Releases a list, a survey and a list, or names, for each public period under one budget.
 
 The lists of all periods together are epsilon-DP, with delta = 0. The names of all periods together
-are (epsilon, delta)-DP.
+are (epsilon, delta)-DP. Below, w is the most periods in which a user counts, and kappa the most
+partitions in each of them. ``PeriodAllRecordsSpec`` has the argument for surveys.
 
 Neighbours: one input is the other with all records of one user added, in any periods. Proof, for
 any value of the secret that keys the bounding:
@@ -12,10 +13,11 @@ any value of the secret that keys the bounding:
 2. A user's own records alone decide which periods (at most w), and which partitions in each of them
    (at most kappa), are kept. So the bounded inputs are equal except for that user, who is in at
    most w periods.
-3. The list of such a period moves by at most kappa in L1, and its release is (epsilon / w)-DP. The
-   lists of all other periods are the same. Each release has random numbers of its own, so the
-   probability of all of them together is a product, and at most w of its factors differ. This is
-   sequential composition over the periods of that user, and parallel composition over all others.
+3. In a period in which that user counts, the list moves by at most kappa in L1, and its release is
+   (epsilon / w)-DP. The lists of all other periods are the same. Each release has random numbers of
+   its own, so the probability of all of them together is a product, and at most w of its factors
+   differ. This is sequential composition over the periods of that user, and parallel composition
+   over all others.
 4. Names are selected as pairs of a period and a partition, all at once. By 2. one user has at most
    w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP. The budget is
    not divided among periods: strategies account for all pairs of a user together. If kappa is not

@@ -30,11 +30,11 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
       secret: the caller's secret; a fresh one is drawn by default.
 
     Raises:
-      ValueError: the pipeline could run again, since its description is kept (see
-        ``refuse_reruns``) or its runner runs parts of it again; or the secret serves another
-        pipeline.
+      ValueError: an option stores the pipeline for later runs, see ``refuse_reruns``; the runner is
+        the InteractiveRunner, which runs parts of a pipeline again; or the secret belongs to
+        another pipeline.
       TypeError: the secret is not a JobSecret.
-      InputError: the file with the seal is unsuitable, see ``sealing``.
+      InputError: the file with the seal is unsuitable, see ``sealing.seal_from_environment``.
     """
     refuse_reruns(pipeline.options)
     # The class is compared by name, since importing it needs IPython.

@@ -15,7 +15,6 @@ dictionaries, a struct in tables.
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import functools
 import sys
@@ -130,7 +129,10 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
     is_frame = is_batch(batch) and not isinstance(batch, pa.Table)
-    columns = list(batch.columns) if is_frame else checked_table(batch).column_names
+    if is_frame:
+        columns = list(batch.columns)
+    else:
+        columns = checked_table(batch).column_names
     for name in names:
         if columns.count(name) != 1:
             # The names of other columns may be private.
@@ -186,21 +188,25 @@ def _file_columns_of(pcoll: PValue) -> Iterator[list[str]]:
     for connector in filter(None, connectors_of(pcoll)):
         items = DisplayData.create_from(connector).items
         for pattern in [str(item.value) for item in items if item.key == "file_pattern"]:
-            with contextlib.suppress(
-                BeamIOError, OSError, ValueError, KeyError, TypeError, pa.ArrowException
-            ):
-                matching = FileSystems.match([pattern], [1])[0].metadata_list
-                if matching:
-                    yield _columns_of_file(matching[0].path, isinstance(connector, _AVRO))
+            columns = _columns_of_first_file(pattern, isinstance(connector, _AVRO))
+            if columns is not None:
+                yield columns
 
 
-def _columns_of_file(path: str, is_avro: bool) -> list[str]:
-    with FileSystems.open(path) as file:
-        return _columns_in(file, is_avro)
+def _columns_of_first_file(pattern: str, is_avro: bool) -> list[str] | None:
+    """Returns the columns of the first file that matches; None if none can be read now."""
+    try:
+        matching = FileSystems.match([pattern], [1])[0].metadata_list
+        if not matching:
+            return None
+        with FileSystems.open(matching[0].path) as file:
+            return _columns_in(file, is_avro)
+    except (BeamIOError, OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return None
 
 
-def _columns_in(file: Any, avro: bool) -> list[str]:
-    if avro:
+def _columns_in(file: Any, is_avro: bool) -> list[str]:
+    if is_avro:
         schema: Any = fastavro.reader(file).writer_schema
         return [field["name"] for field in schema["fields"]]
     return pq.read_schema(file).names

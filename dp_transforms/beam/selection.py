@@ -1,4 +1,4 @@
-"""Transforms that select the partitions that may be named, from users' records or from counts."""
+"""Selects the partitions that may be named, from users' records or from counts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
 from dp_transforms.beam.rounds import selected_in_rounds
 from dp_transforms.budget import PrivacyUnit
+from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.engines import other_users, selection_kernels
 from dp_transforms.mechanisms.arguments import listed
@@ -344,7 +345,7 @@ def _other_users(
     """
     noisy = functools.partial(other_users.noisy_users, spec=spec, secret=secret)
     by_user = shuffle.ReduceByHash(
-        other_users.distinct_users, (USER,), secret.key(route_by(USER)), num_buckets
+        counting.distinct_users, (USER,), secret.key(route_by(USER)), num_buckets
     )
     others = shuffle.on_threads(other_users.users_of_others, named=beam.pvalue.AsList(named))
     return (

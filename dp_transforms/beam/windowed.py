@@ -126,15 +126,17 @@ class ReleaseWindowedLists(_ByWindow):
 
     Args:
       epsilon: the cost of all releases together; each costs epsilon / max_windows_per_user.
-      start, stop: a window is released if it begins at or after start, and before stop. Public:
-        choose them without looking at the records.
+      start, stop: each a Beam Timestamp, or seconds since 1970 (UTC). A window is released if it
+        begins at or after start, and before stop. Public: choose them without looking at the
+        records.
       max_windows_per_user: the most windows in which one user counts, chosen at random.
       max_partitions_per_user: kappa, the most partitions in which one user counts in each window.
       mechanism, secret, num_buckets: see ``ReleaseListsByPeriod``.
 
     Raises:
-      ValueError: an argument is out of range; or the input is unbounded, is not in fixed windows,
-        has a trigger that fires again, holds counts, or has a record without an event time.
+      ValueError: an argument is out of range; no window begins in the range, or more than
+        ``MOST_PERIODS`` do; or the input is unbounded, is not in fixed windows, has a trigger that
+        fires again, holds counts, or has a record without an event time.
 
     >>> day = 24 * 60 * 60
     >>> visits = [("ann", "home", 5), ("bob", "home", 7), ("bob", "home", day + 1)]

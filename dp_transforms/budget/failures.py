@@ -69,13 +69,17 @@ def is_charged(error: BaseException) -> bool:
 def check_price(
     budget: PrivacyBudget, free_failures_left: int, costs: Iterable[Cost], budget_name: str
 ) -> None:
-    """Raises a FailuresUsedUpError if no free failure is left and a job costs too little.
+    """Checks that a job may be charged, although no failure of it may be given back.
 
     Args:
       budget: the whole budget.
       free_failures_left: how many more reservations of failed jobs it gives back.
-      costs: of the job's reservations.
+      costs: the costs of the job's reservations.
       budget_name: names the budget in the message, such as the path of a ledger.
+
+    Raises:
+      FailuresUsedUpError: no free failure is left, and the epsilons of the costs add up to less
+        than ``LEAST_SHARE`` of the budget's.
 
     >>> tiny = [Cost(PrivacyBudget("0.001"))]
     >>> check_price(PrivacyBudget(1), 1, tiny, "the ledger")

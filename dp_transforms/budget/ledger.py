@@ -255,22 +255,27 @@ class Ledger:
     ) -> list[Reservation]:
         """Spends several parts of the budget, or none of them.
 
-        Before, it gives back the reservations of jobs that ended without beginning a release, as
-        far as can be seen from here, if the ledger has free failures left.
+        First, reservations of jobs that ended before they began a release are given back, up to the
+        number of free failures left. A job of this machine has ended if its process has; any other
+        job, if its lease has run out.
 
         Args:
           requests, origin: the parts, and the job that reserves them.
           announces: the caller promises to call ``begin`` before anything that depends on the data
-            leaves its process. Only then is anything ever given back.
-          lease_seconds: other machines take the job for ended if it has not renewed its lease
+            leaves its process. Without this promise, only ``abandon`` gives the parts back.
+          lease_seconds: other machines treat the job as ended if it has not renewed its lease
             (``held``) for so long; by default they never do.
 
+        Returns:
+          An open reservation for each request, in their order.
+
         Raises:
+          ValueError: a purpose is not one line of 1 to 200 printable characters.
           BudgetExceededError: the parts do not fit; nothing is reserved.
-          FailuresUsedUpError: no free failure is left, the caller announces, and the parts cost
-            less than a hundredth of the budget together; nothing is reserved.
+          FailuresUsedUpError: no free failure is left, the caller announces, and the parts together
+            cost less than a hundredth of the budget's epsilon; nothing is reserved.
           PrivacyUnitError: a unit is not the ledger's.
-          JobExistsError: the job has open or committed reservations already.
+          JobExistsError: the job already has an open, committed or charged reservation.
           CorruptedLedgerError: the file is damaged.
           OSError: the reservation could not be written, say to a full disk: release nothing.
         """

@@ -19,6 +19,7 @@ from dp_transforms.columnar.columns import (
     decoded,
     decoded_array,
     described,
+    plain_table,
     single,
 )
 from dp_transforms.columnar.grouping import Groups, group
@@ -145,6 +146,11 @@ def is_in(values: pa.Array, among: pa.Array) -> pa.Array:
 def _comparable(values: pa.Array) -> pa.Array:
     """Returns the plain values themselves, or the bytes of structs, which Arrow cannot compare."""
     return pa.array(name_bytes(values), pa.binary()) if pa.types.is_struct(values.type) else values
+
+
+def distinct_users(records: pa.Table) -> pa.Table:
+    """Returns the distinct users of a table. The function is idempotent and mergeable."""
+    return pa.table({USER: group(single(plain_table(records, (USER,))[USER])).values})
 
 
 def user_degrees(pairs: pa.Table) -> Mapping[int, int]:

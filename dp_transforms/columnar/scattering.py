@@ -302,8 +302,13 @@ def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> t
 
 
 def pack(table: pa.Table, compress: bool = True) -> bytes:
-    """Returns a table of plain columns or codes (see ``columns``) as bytes. Compression to one or
-    two thirds of the size takes about ten times as long."""
+    """Returns the bytes from which ``unpack`` makes the table again.
+
+    Args:
+      table: its columns are plain or codes, see ``columns``.
+      compress: whether to compress by zstd. That leaves one or two thirds of the size, and takes
+        about ten times as long.
+    """
     schema = np.frombuffer(table.schema.serialize(), np.uint8)
     buffers = [schema, *(part for column in table.columns for part in _buffers(single(column)))]
     sizes = [(buffer.itemsize, len(buffer)) for buffer in buffers]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import USER, plain_table, single
-from dp_transforms.columnar.grouping import group
+from dp_transforms.columnar.counting import distinct_users
 from dp_transforms.engines.selection_kernels import of_other_partitions
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.releases.name_statements import USERS_OF_OTHERS
@@ -26,11 +25,6 @@ def entries_of_others(users: int) -> dict[str, Any]:
 def users_of_others(records: pa.Table, named: Sequence[pa.Table]) -> pa.Table:
     """Returns the distinct users of partitions that are in none of the tables ``named``."""
     return distinct_users(of_other_partitions(records, named))
-
-
-def distinct_users(records: pa.Table) -> pa.Table:
-    """Returns the distinct users of a table. The function is idempotent and mergeable."""
-    return pa.table({USER: group(single(plain_table(records, (USER,))[USER])).values})
 
 
 def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:

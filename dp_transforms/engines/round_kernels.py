@@ -99,11 +99,15 @@ class RoundRunner(Protocol[_Names, _Choice]):
         earlier: Sequence[_Names],
         choice: _Choice | None,
     ) -> _Names:
-        """Returns the names that ``decide`` selects from the sums of the weights that ``weigh``
-        gives.
+        """Carries out a round, and returns the names that it selects.
 
-        Both functions take a table, tables with the names of earlier rounds (``named``), and
-        the choice, if there is one (``choice``).
+        Args:
+          index: the round, from 0.
+          weigh: sums the weights of partitions, for a table of pairs.
+          decide: selects names by the sums over all tables.
+          earlier: the names of earlier rounds. Both functions get them as ``named``.
+          choice: the choice of the look; None if there was no look. Both functions get it as
+            ``choice``.
         """
 
     def count_named(
@@ -113,9 +117,13 @@ class RoundRunner(Protocol[_Names, _Choice]):
         named: Sequence[_Names],
         choice: _Choice,
     ) -> _Names:
-        """Returns what ``count`` makes of the numbers of users of named partitions. ``weigh``
-        counts these users, and a name in ``named`` without any has the number 0. Both functions
-        take arguments as in ``one_round``."""
+        """Counts the users of named partitions, and returns the names with their counts.
+
+        Args:
+          weigh: counts the users of named partitions, for a table of pairs.
+          count: makes the counts from the sums over all tables, where a name without users has 0.
+          named, choice: the names, and the choice of the look. Both functions get them.
+        """
 
 
 class Rounds(NamedTuple):

@@ -48,17 +48,14 @@ class JsonLines(text_lines.TextFormat):
         return schema_as_text(_schema(path, _kinds(path, columns)))
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        first_kinds = _kinds(part.path, columns)
-        schema = _schema(part.path, first_kinds)
-        kinds = {column: kind or pa.string() for column, kind in first_kinds.items()}
+        inferred_types = _kinds(part.path, columns)
+        schema = _schema(part.path, inferred_types)
+        types = {column: inferred or pa.string() for column, inferred in inferred_types.items()}
 
         def table_of(block: bytes) -> pa.Table:
-            table = _read_by_arrow(block, kinds)
+            table = _read_by_arrow(block, types)
             if table is None:
-                records = _records(part.path, block)
-                values = ((name, _values(records, name)) for name in kinds)
-                columns = {name: _column(part.path, name, v, kinds[name]) for name, v in values}
-                table = pa.table(columns)
+                table = _read_by_python(part.path, block, types)
             return as_text(record_table(table, schema))
 
         with text_lines.text_bytes(part.path) as file:
@@ -125,22 +122,28 @@ def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
 
 def _records(path: str, block: bytes) -> list[dict[str, Any]]:
     """Returns the objects of the lines of a block; raises an InputError for any other line."""
-    try:
-        text = block.decode().removeprefix(_BYTE_ORDER_MARK)
-        text = text.replace(f"\n{_BYTE_ORDER_MARK}", "\n")
-        # A line of white space is no record.
-        lines = list(filter(str.strip, text.split("\n")))
-        records = _together(lines)
-        if records is None:
-            records = [json.loads(line) for line in lines]
-    except (ValueError, RecursionError):
-        records = [None]
-    if set(map(type, records)) - {dict}:
+    records = _parsed_lines(block)
+    if records is None or any(type(record) is not dict for record in records):
         raise InputError(
             f"{path}: a line is not one JSON object in UTF-8: write each record on a line of its "
             "own, and end names of compressed files with .gz, .bz2 or .zst"
         )
     return records
+
+
+def _parsed_lines(block: bytes) -> list[Any] | None:
+    """Returns the values of the lines of a block; None if one is not JSON in UTF-8."""
+    try:
+        text = block.decode().removeprefix(_BYTE_ORDER_MARK)
+        text = text.replace(f"\n{_BYTE_ORDER_MARK}", "\n")
+        # A line of white space is no record.
+        lines = list(filter(str.strip, text.split("\n")))
+        values = _together(lines)
+        if values is None:
+            values = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        return None
+    return values
 
 
 def _together(lines: list[str]) -> list[Any] | None:
@@ -160,6 +163,16 @@ def _together(lines: list[str]) -> list[Any] | None:
     marks = values[1::2]
     whole = len(values) == 2 * len(lines) - 1 and marks.count(mark) == len(marks)
     return values[::2] if whole else None
+
+
+def _read_by_python(path: str, block: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+    """Returns the columns of all lines of a block, by Python's parser."""
+    records = _records(path, block)
+    columns = {
+        name: _column(path, name, _values(records, name), column_type)
+        for name, column_type in types.items()
+    }
+    return pa.table(columns)
 
 
 def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | None:

@@ -54,7 +54,8 @@ class CsvTable(NamedTuple):
     rows: Sequence[Sequence[Any]]
 
     def content(self) -> bytes:
-        """Returns the bytes of the table as a CSV file.
+        """Returns the bytes of the table as a CSV file: UTF-8, a header, and lines that end with
+        a line feed.
 
         >>> CsvTable(("page", "users"), [("home", 7)]).content()
         b'page,users\\nhome,7\\n'

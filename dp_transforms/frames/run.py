@@ -55,8 +55,16 @@ def collect(
     records: RecordArguments,
     given: Any = None,
 ) -> tuple[Collections, list[pa.Field], Statement]:
-    """Makes a release as ``run_spec``. Returns the engine's collections, the columns of partitions,
-    and the entries of statements about the time and the budget."""
+    """Makes a release as ``run_spec`` does, without its statement.
+
+    Returns:
+      The engine's collections; the Arrow fields of the partition columns; and the entries of
+      statements about the time and the budget.
+
+    Raises:
+      InputError: the data are an iterator that an earlier release has read.
+      TypeError: session is not a Session.
+    """
     # ``open`` asks this too, but only when the price is reserved.
     records.check_unread()
     with enough_memory(), charge(session, spec.requests) as entry:

@@ -256,3 +256,10 @@ class TwoSidedGeometric(GeometricNoise):
     @cached_property
     def _decay(self) -> Decay:
         return Decay(base=self.eta)
+
+
+def noise_of_decay(decay: Decay) -> IntegerNoise:
+    """Returns noise on all integers with P[X = x] proportional to q**|x|, for the q of a decay."""
+    if decay.base is None:
+        return DiscreteLaplace(1 / decay.rate)
+    return TwoSidedGeometric(decay.base)

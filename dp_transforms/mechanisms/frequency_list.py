@@ -176,7 +176,8 @@ class FrequencyList:
 
     @property
     def total(self) -> int:
-        """Returns N, the sum of all frequencies."""
+        """Returns N, the sum of the frequencies of all items. It is the number of pairs of a user
+        and a partition, if frequencies are numbers of users."""
         return self._total
 
     @property

@@ -81,7 +81,7 @@ from dp_transforms.postprocessing.estimates import (
     Estimate,
     RateCurve,
     ReleaseIntervals,
-    around,
+    clamped_estimate,
     failure_probability,
 )
 from dp_transforms.postprocessing.intervals import sum_of_noises
@@ -111,7 +111,7 @@ class Bounds:
 
     def around(self, value: float) -> Estimate:
         """Returns an estimate with this interval. A value outside is moved to the nearest end."""
-        return around(value, self.low, self.high, self.confidence)
+        return clamped_estimate(value, self.low, self.high, self.confidence)
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ class Answers(ABC):
         def normalized(bits: float, users: float) -> float:
             return min(bits / math.log2(max(users, 2)), 1.0)
 
-        return around(
+        return clamped_estimate(
             normalized(entropy.value, self.released.total),
             normalized(entropy.low, total.high),
             normalized(entropy.high, total.low),
@@ -201,7 +201,9 @@ class Answers(ABC):
     def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
         index = min(index, MAX_VALUE)
         value = number_of(self.released, name, index)
-        return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
+        return clamped_estimate(
+            value, *self._ends(name, index, value, confidence), confidence, self._kind
+        )
 
     @abstractmethod
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
@@ -246,7 +248,7 @@ class ReleaseIntervals(Answers):
         smallest = guesswork_key_space(least_spent, reached)
         largest = guesswork_key_space(most - curve.low_sum(most), level)
         low, high = math.log2(max(1.0, smallest)), math.log2(max(1.0, largest))
-        return around(value, low, high, confidence)
+        return clamped_estimate(value, low, high, confidence)
 
 
 class RateCurve:
@@ -329,7 +331,7 @@ class RateCurve:
         return bounds
 
 
-def around(
+def clamped_estimate(
     value: float, low: float, high: float, confidence: float, kind: str = PROVED
 ) -> Estimate:
     """Returns an estimate with its value moved into its interval."""
@@ -417,7 +419,7 @@ class ModelIntervals(Answers):
         def bits(drawn: FrequencyList) -> float:
             return guessing_metrics.alpha_guesswork_bits(drawn, alpha) if len(drawn) else 0.0
 
-        return around(
+        return clamped_estimate(
             bits(self.released), *self._quantiles(bits, confidence), confidence, self._kind
         )
 

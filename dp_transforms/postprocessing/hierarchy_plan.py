@@ -52,7 +52,8 @@ class GroupPlan:
 
     @property
     def dists(self) -> tuple[float, ...]:
-        """Returns expected_dist, and after it the values of other_dists."""
+        """Returns the expected errors in contributions: expected_dist, then the values of
+        other_dists."""
         return (self.expected_dist, *self.other_dists.values())
 
 

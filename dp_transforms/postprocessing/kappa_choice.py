@@ -33,7 +33,7 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     Estimate,
-    around,
+    clamped_estimate,
     failure_probability,
     percents,
 )
@@ -171,7 +171,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDE
     low, high = part_of_sum(kept, lost)
     if users_of_no_end(released, confidence) is not None:
         low = 0.0
-    return around(degrees.kept(kappa) / degrees.total, low, high, confidence)
+    return clamped_estimate(degrees.kept(kappa) / degrees.total, low, high, confidence)
 
 
 def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -> Estimate | None:
@@ -191,7 +191,9 @@ def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -
     if seen <= sum_of_noises(released.epsilon, one_cell, _FALSE_ALARM):
         return None
     noise = sum_of_noises(released.epsilon, one_cell, failure_probability(confidence) / 2)
-    return around(seen, max(math.ceil(seen - noise), 0), math.floor(seen + noise), confidence)
+    return clamped_estimate(
+        seen, max(math.ceil(seen - noise), 0), math.floor(seen + noise), confidence
+    )
 
 
 def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDENCE) -> str:

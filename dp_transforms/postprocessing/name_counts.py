@@ -177,8 +177,11 @@ def log_probability(noise: IntegerNoise, x: FloatArray) -> FloatArray:
 
 
 def rank_deviation(bounded: FrequencyList) -> float:
-    """Returns the standard deviation of the noise at a rank of a released list. It is taken to be 0
-    if there are no noisy coordinates, since the noise is small then."""
+    """Returns the standard deviation of the noise at a rank of a released list, in users.
+
+    It is that of continuous Laplace noise with the rate of the coordinates. For a list without
+    noisy coordinates it is taken to be 0, since such noise is small.
+    """
     coordinates = getattr(bounded, "coordinates", None)
     return 0.0 if coordinates is None else math.sqrt(2) / coordinates.rate
 

@@ -78,6 +78,7 @@ from dp_transforms.postprocessing.survey_plan import (
 )
 from dp_transforms.releases.base import (
     NEIGHBOURS,
+    Reader,
     ReleasedTables,
     ReleaseSpec,
     Statement,
@@ -161,7 +162,8 @@ class SurveyOptions:
     largest_degree: int | None = None
 
     def spec_at(self, epsilon: Fraction) -> AllRecordsSpec:
-        """Returns the specification of a survey and a list with these options and this cost."""
+        """Returns the specification of a survey and a list with these options and this cost.
+        Raises a ValueError as ``AllRecordsSpec`` does."""
         options = {field.name: getattr(self, field.name) for field in fields(SurveyOptions)}
         return AllRecordsSpec(epsilon=epsilon, **options)
 
@@ -447,3 +449,11 @@ def read(saved: SavedRelease) -> AllRecordsRelease:
     survey = survey_of_rows(rows, statement)
     estimate = read_list_table(saved, ALL_RECORDS_FILE, FREQUENCIES_HEADER)[()]
     return AllRecordsRelease.of(SurveyedList(survey, lists[()], {}), statement, estimate)
+
+
+def _describes(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of a list with a survey."""
+    return SURVEY in statement and "lists" not in statement
+
+
+READER = Reader(FREQUENCIES_FILE, _describes, read)

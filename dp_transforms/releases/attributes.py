@@ -52,6 +52,7 @@ from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.releases import attributes_page
 from dp_transforms.releases.base import (
     NEIGHBOURS,
+    Reader,
     ReleasedTables,
     ReleaseSpec,
     Statement,
@@ -343,3 +344,11 @@ def read(saved: SavedRelease) -> AttributeReleases:
         saved, ATTRIBUTES_FILE, ATTRIBUTES_HEADER, ATTRIBUTE_COORDINATES_HEADER
     )
     return AttributeReleases({label: released for (label,), released in lists.items()}, statement)
+
+
+def _describes(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of lists of attributes."""
+    return any("columns" in entry for entry in statement.get("lists", ()))
+
+
+READER = Reader(ATTRIBUTES_FILE, _describes, read)

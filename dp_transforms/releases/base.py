@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dp_transforms.engines.base import Collections, Engine
+    from dp_transforms.files.release_files import SavedRelease
 
 Tables = dict[str, CsvTable]
 """Tables, by the names of their files."""
@@ -61,6 +62,22 @@ class ReleasedTables(NamedTuple):
     file_name: str
     make: Callable[[Iterable[Any], Statement], Tables]
     entries: Callable[[Iterable[Any]], Statement] = _no_entries
+
+
+class Reader(NamedTuple):
+    """Reads a kind of release from its directory. The module of the kind calls it ``READER``, by
+    which ``directory`` finds it.
+
+    Attributes:
+      file_name: the name of the main table's file.
+      describes: tells whether a statement is that of this kind. It is true of no statement of
+        another kind.
+      read: reads the release.
+    """
+
+    file_name: str
+    describes: Callable[[Mapping[str, Any]], bool]
+    read: Callable[[SavedRelease], Any]
 
 
 class ReleaseSpec(abc.ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ from dp_transforms.mechanisms.degree_projection import (
     edge_private_sensitivity,
     node_private_sensitivity,
 )
-from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
@@ -78,11 +78,11 @@ def projected_mechanism(
     public once the graph is projected to it, and so the mechanism may use it."""
     sensitivity = node_private_sensitivity(degree_bound, degree != UNDIRECTED)
     mechanism = partition_mechanism(epsilon, sensitivity, name)
-    if not isinstance(mechanism, FrobeniusMechanism):
+    if not mechanism.decodes:
         # A walk has no room for so many nodes.
         return mechanism
     bounds = PartitionBounds.of_runs([0], [degree_bound], [_MOST_NODES])
-    return FrobeniusMechanism(epsilon, sensitivity, bounds=bounds)
+    return dataclasses.replace(mechanism, bounds=bounds)
 
 
 @dataclass(frozen=True)

@@ -2,65 +2,46 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
+import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dp_transforms import releases
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
-    ATTRIBUTES_FILE,
-    DEGREES_FILE,
     FREQUENCIES_FILE,
-    HIERARCHY_FILE,
     LIST_DIRECTORY,
-    LISTS_FILE,
     PARTITIONS_DIRECTORY,
-    PARTITIONS_FILE,
     PRIVACY_FILE,
     RELEASED_FILES,
 )
 from dp_transforms.files.paths import as_filesystem_error, join, local_path, matching_paths
 from dp_transforms.files.release_files import SavedRelease, as_malformed, is_there
-from dp_transforms.releases import (
-    all_records,
-    attributes,
-    frequency_list,
-    grouped_all_records,
-    groups,
-    hierarchy,
-    names,
-    periods,
-    user_degrees,
-)
+from dp_transforms.releases import frequency_list, periods
+from dp_transforms.releases.base import Reader
 from dp_transforms.releases.list_and_names import ListAndNames
-from dp_transforms.releases.surveys import SURVEY
-
-_MAIN_FILES = {
-    ATTRIBUTES_FILE,
-    DEGREES_FILE,
-    FREQUENCIES_FILE,
-    HIERARCHY_FILE,
-    LISTS_FILE,
-    PARTITIONS_FILE,
-}
-"""The files of main tables of the kinds that have a reader."""
 
 
-def _reader(statement: Mapping[str, Any]) -> Callable[[SavedRelease], Any]:
+@functools.cache
+def readers() -> tuple[Reader, ...]:
+    """Returns the readers of all kinds of releases but lists: each module of ``releases`` that
+    defines a ``READER``. So a kind that is added can be loaded without a line here."""
+    names = [module.name for module in pkgutil.iter_modules(releases.__path__)]
+    modules = [importlib.import_module(f"{releases.__name__}.{name}") for name in names]
+    return tuple(module.READER for module in modules if hasattr(module, "READER"))
+
+
+def _function_for(statement: Mapping[str, Any]) -> Callable[[SavedRelease], Any]:
     """Returns the function that reads the kind of release that a statement describes. Files do not
     show the kind: without one of them, a release would be taken for one of another kind."""
-    if statement["mechanism"] == names.MECHANISM:
-        return names.read
-    if statement["mechanism"] == user_degrees.MECHANISM:
-        return user_degrees.read
-    if "levels" in statement:
-        return hierarchy.read
-    has_survey = SURVEY in statement
-    if "lists" not in statement:
-        return all_records.read if has_survey else frequency_list.read
-    if any("columns" in entry for entry in statement["lists"]):
-        return attributes.read
-    return grouped_all_records.read if has_survey else groups.read
+    for reader in readers():
+        if reader.describes(statement):
+            return reader.read
+    # A statement of a list has no entry that says so.
+    return frequency_list.read
 
 
 def release_directories(directory: str) -> list[str]:
@@ -95,8 +76,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     with as_malformed(path, f"a release: its {PRIVACY_FILE} lacks entries, or is of other tables"):
         if tables or is_there(path, PRIVACY_FILE):
             saved = SavedRelease(path)
-            return _checked(_reader(saved.statement)(saved))
-        releases = periods.read(path, load)
+            return _checked(_function_for(saved.statement)(saved))
+        releases = periods.read_periods(path, load)
         if releases is not None:
             return _checked(releases)
     raise InputError(
@@ -109,7 +90,8 @@ def _main_tables(directory: str) -> list[str]:
     of kinds without a reader."""
     with as_filesystem_error(f"{directory} cannot be read"):
         tables = matching_paths(join(directory, RELEASED_FILES))
-    if tables and not _MAIN_FILES & {os.path.basename(table) for table in tables}:
+    main_files = {FREQUENCIES_FILE, *(reader.file_name for reader in readers())}
+    if tables and not main_files & {os.path.basename(table) for table in tables}:
         raise InputError(f"{tables[0]} is of a kind that this version cannot load: read the file")
     return tables
 

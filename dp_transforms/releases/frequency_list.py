@@ -7,7 +7,6 @@ records that bounding kept.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -146,6 +145,16 @@ class ListRelease(Release, Answers):
         return DeclaredIntervals(intervals, Declared(**declared)) if declared else intervals
 
     @property
+    def why_without_intervals(self) -> str:
+        """Returns why the list has no intervals: public bounds have narrowed it. An empty text if
+        it has intervals."""
+        try:
+            _ = self.intervals
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    @property
     def contradiction(self) -> str:
         """Returns a warning if the release shows that a declared number of nodes, or a declared
         largest total, is false; otherwise an empty text. Answers are then cut to the declared
@@ -257,9 +266,7 @@ class ListRelease(Release, Answers):
     def _known(self) -> ReleaseIntervals | None:
         """Returns the proved intervals. None if there are none, because public bounds have narrowed
         the list."""
-        with contextlib.suppress(ValueError):
-            return self.intervals
-        return None
+        return None if self.why_without_intervals else self.intervals
 
     def _columns(self) -> Statement:
         """Returns a row for each run of ranks with equal numbers and equal intervals. The intervals
@@ -325,8 +332,8 @@ def _period_words(statement: Mapping[str, Any]) -> str:
     about_others = ""
     if SURVEY in statement:
         about_others = (
-            f" If a user has records in more {periods['of']}s, those of the others are in no list, "
-            "and in no number of all records."
+            f" If a user has records in more {periods['of']}s, the records of the other "
+            f"{periods['of']}s are in no list, and in no number about all records."
         )
     which = f"This is the list of {period}; there is a list" if period else "These are the lists"
     return (

@@ -40,6 +40,7 @@ from dp_transforms.releases.all_records import (
 )
 from dp_transforms.releases.base import (
     NEIGHBOURS,
+    Reader,
     ReleasedTables,
     Statement,
     Tables,
@@ -211,3 +212,11 @@ def read(saved: SavedRelease) -> GroupAllRecordsReleases:
         surveyed[label] = SurveyedList(survey, lists[label], {})
         estimates[label] = estimated[label]
     return GroupAllRecordsReleases.of_surveyed(surveyed, statement, estimates)
+
+
+def _describes(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of lists of groups with surveys."""
+    return SURVEY in statement and "lists" in statement
+
+
+READER = Reader(LISTS_FILE, _describes, read)

@@ -27,6 +27,7 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.releases.base import (
     NEIGHBOURS,
+    Reader,
     ReleasedTables,
     ReleaseSpec,
     Statement,
@@ -46,6 +47,7 @@ from dp_transforms.releases.lists import (
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
+from dp_transforms.reports.entries import SURVEY
 from dp_transforms.reports.phrases import amount, bound_words, mechanism_words
 
 if TYPE_CHECKING:
@@ -362,3 +364,14 @@ def read(saved: SavedRelease) -> GroupReleases:
     return GroupReleases.of(
         {(label[0], label[1]): released for label, released in lists.items()}, statement
     )
+
+
+def _describes(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of lists of groups without surveys."""
+    if "lists" not in statement or SURVEY in statement:
+        return False
+    # Lists of attributes have columns.
+    return not any("columns" in entry for entry in statement["lists"])
+
+
+READER = Reader(LISTS_FILE, _describes, read)

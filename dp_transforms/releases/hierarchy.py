@@ -56,6 +56,7 @@ from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.releases import hierarchy_page
 from dp_transforms.releases.base import (
     NEIGHBOURS,
+    Reader,
     ReleasedTables,
     ReleaseSpec,
     Statement,
@@ -457,3 +458,11 @@ def read(saved: SavedRelease) -> HierarchyReleases:
         columns_of_list = frequency_list.frequencies, frequency_list.multiplicities
         released[path] = ReleasedList(*columns_of_list, None, coordinates)
     return HierarchyReleases(released, statement)
+
+
+def _describes(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of a hierarchy."""
+    return "levels" in statement
+
+
+READER = Reader(HIERARCHY_FILE, _describes, read)

@@ -19,6 +19,7 @@ import numpy as np
 
 from dp_transforms.files.filenames import COUNTS
 from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
@@ -26,7 +27,7 @@ from dp_transforms.postprocessing.dropped_users import DroppedUsers
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     Estimate,
-    around,
+    clamped_estimate,
     failure_probability,
 )
 from dp_transforms.releases.all_records import AllRecordsRelease
@@ -172,20 +173,24 @@ class NameAnswers(NameEstimates):
         list_is_about_all = isinstance(released, AllRecordsRelease)
         if list_is_about_all and not self.is_about_all_records:
             return released
-        # A named partition has at least one user.
-        users = np.ones(len(self), np.int64)
-        estimates_are_about_all = self._drops and self._survey is not None
-        are_about_more = estimates_are_about_all and not list_is_about_all
-        if self._table is not None and not are_about_more:
-            # Estimates about more records than those of the list would prove nothing about it.
-            users = self._table[0]
+        users = self._users_in(list_is_about_all)
         named = FrequencyList.from_counts(users)
-        _, raised = agreeing(users.astype(float), users, users.astype(float), released.released)
-        before = released.released
-        with_coordinates = ReleasedList(
-            raised.frequencies, raised.multiplicities, before.mechanism, before.coordinates
+        bounded = released.released
+        _, raised = agreeing(users.astype(float), users, users.astype(float), bounded)
+        raised_list = ReleasedList(
+            raised.frequencies, raised.multiplicities, bounded.mechanism, bounded.coordinates
         )
-        return dataclasses.replace(released, released=with_coordinates, named=named)
+        return dataclasses.replace(released, released=raised_list, named=named)
+
+    def _users_in(self, list_is_about_all: bool) -> IntArray:
+        """Returns how many users each name has, at least, in the records of the list beside."""
+        estimates_are_about_all = self._drops and self._survey is not None
+        if self._table is None or (estimates_are_about_all and not list_is_about_all):
+            # Estimates about all records say nothing about kept ones, and a named partition has at
+            # least one user.
+            return np.ones(len(self), np.int64)
+        estimates, _, _ = self._table
+        return estimates
 
     # The names as a collection.
 
@@ -300,14 +305,14 @@ class NameAnswers(NameEstimates):
             high = self._most_unnamed_of_all(survey, failure_probability(confidence))
             return NameCount(False, None, 0, high, "all", confidence)
         bound = unnamed_bound(self.statement, confidence)
-        of: str | int = "count" if self._drops else "all"
-        over = ""
+        high = math.inf if bound.users is None else bound.users
         if bound.of_at_most is not None:
             # Of a user with so few partitions in so few periods, nothing was dropped before the
             # selection.
-            of, over = bound.of_at_most, over_periods(self.statement)
-        high = math.inf if bound.users is None else bound.users
-        return NameCount(False, None, 0, high, of, confidence, over)
+            over = over_periods(self.statement)
+            return NameCount(False, None, 0, high, bound.of_at_most, confidence, over)
+        which_users = "count" if self._drops else "all"
+        return NameCount(False, None, 0, high, which_users, confidence)
 
     def _most_unnamed_of_all(self, survey: ReleasedDegrees, failure: float) -> float:
         """Returns an upper bound on the users, in all records, of a partition that is not named."""
@@ -347,14 +352,14 @@ class NameAnswers(NameEstimates):
             # Named partitions have named_low users at least, and the others at most ``high``.
             high_share = min(high / max(high + named_low, 1), 1.0)
         return Missing(
-            around(
+            clamped_estimate(
                 max(partitions.value - number, 0),
                 max(partitions.low - number, 0),
                 max(partitions.high - number, 0),
                 confidence,
             ),
-            around(value, low, high, confidence),
-            around(value / total.value, low_share, high_share, confidence),
+            clamped_estimate(value, low, high, confidence),
+            clamped_estimate(value / total.value, low_share, high_share, confidence),
         )
 
     def _sum_of_named(self, answers: ListRelease, failure: float) -> tuple[float, float]:

@@ -38,6 +38,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases.base import (
     NEIGHBOURS,
+    Reader,
     ReleasedTables,
     ReleaseSpec,
     Statement,
@@ -405,3 +406,11 @@ def read(saved: SavedRelease) -> NamesRelease:
     statement = saved.statement
     parse = functools.partial(read_names, statement=statement)
     return NamesRelease(saved.table(PARTITIONS_FILE, parse), statement)
+
+
+def _describes(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of names."""
+    return bool(statement["mechanism"] == MECHANISM)
+
+
+READER = Reader(PARTITIONS_FILE, _describes, read)

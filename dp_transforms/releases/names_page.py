@@ -151,8 +151,8 @@ def _figure(release: NamesRelease, terms: Wording) -> Any:
 
 
 def names_words(statement: Mapping[str, Any]) -> list[str]:
-    """Returns the privacy.json of names, or of names of periods, in words: paragraphs that a
-    publisher can paste."""
+    """Returns paragraphs that state the guarantee of names, or of names of periods, by the content
+    of their privacy.json. A publisher can paste them."""
     epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
     paragraphs = [
         f"These names were released under ({epsilon}, {delta})-differential privacy. The "

@@ -371,7 +371,7 @@ def write_all_periods(
     return write_files(directory, {ALL_PERIODS_FILE: content})
 
 
-def read(
+def read_periods(
     directory: str, read_period: Callable[[str], ListRelease | NamesRelease]
 ) -> Releases | None:
     """Reads the releases of periods below a directory; None if there are none. Any privacy.json
@@ -384,7 +384,7 @@ def read(
         if "periods" not in statement:
             return None
         periods = statement["periods"]
-        first, last = (f"{periods[end]}-01"[:10] for end in ("first", "last"))
+        first, last = _first_day(periods["first"]), _first_day(periods["last"])
         names = period_names(periods["of"], f"{first}..{last}")
         releases = {name: read_period(join(directory, name)) for name in names}
         if any(
@@ -397,3 +397,13 @@ def read(
                 "move those of earlier jobs elsewhere"
             )
     return Releases(releases, periods["of"])
+
+
+def _first_day(period: str) -> str:
+    """Returns the day on which a period begins.
+
+    >>> _first_day("2026-02"), _first_day("2026-02-28"), _first_day("2026-02-28T07")
+    ('2026-02-01', '2026-02-28', '2026-02-28')
+    """
+    is_month = len(period) == len("2026-02")
+    return f"{period}-01" if is_month else period[: len("2026-02-28")]

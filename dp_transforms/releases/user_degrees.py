@@ -19,6 +19,7 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.releases.base import (
     NEIGHBOURS,
+    Reader,
     ReleasedTables,
     ReleaseSpec,
     Statement,
@@ -148,3 +149,11 @@ def _degrees(saved: SavedRelease) -> ReleasedDegrees:
     with as_malformed(saved.directory, "a release of choose-kappa"):
         lowest, users = zip(*rows, strict=True)
         return ReleasedDegrees(lowest, users, float(saved.statement["epsilon"]))
+
+
+def _describes(statement: Mapping[str, Any]) -> bool:
+    """Returns whether a statement is that of degrees of users."""
+    return bool(statement["mechanism"] == MECHANISM)
+
+
+READER = Reader(DEGREES_FILE, _describes, read)

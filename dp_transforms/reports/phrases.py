@@ -39,7 +39,8 @@ class Words(NamedTuple):
 
     @property
     def of_data(self) -> str:
-        """Returns the end of a title, which names the data; it is empty if they have no name."""
+        """Returns the words that end a title: " of " and the name of the data, or nothing if they
+        have no name."""
         return f" of {self.data_name}" if self.data_name else ""
 
 

@@ -8,10 +8,11 @@ from dp_transforms.mechanisms import FrequencyList
 
 
 def rockyou() -> FrequencyList:
-    """Loads the numbers of accounts by password in the RockYou breach of 2009, without passwords.
+    """Returns the list of the RockYou breach of 2009: frequencies are numbers of accounts with one
+    password.
 
-    Publicly known counts, so this list is for trying things out and for measuring. They are exact:
-    the list is not a private release.
+    The counts are publicly known, so they serve to try things out and to measure errors. They are
+    exact: the list is not a private release.
 
     >>> passwords = rockyou()
     >>> passwords.total, passwords.distinct
@@ -22,7 +23,8 @@ def rockyou() -> FrequencyList:
 
 
 def yahoo() -> FrequencyList:
-    """Loads the numbers by password of 69 million Yahoo! accounts, as released by Yahoo! in 2015.
+    """Returns the list of 69 million Yahoo! accounts that Yahoo! released in 2015: frequencies are
+    numbers of accounts with one password.
 
     The list is itself a differentially private release, made by the mechanism of Blocki, Datta and
     Bonneau.

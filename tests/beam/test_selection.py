@@ -11,8 +11,9 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.beam import shuffle
+from dp_transforms.columnar.counting import distinct_users
 from dp_transforms.engines import local_shuffle
-from dp_transforms.engines.other_users import distinct_users, noisy_users, users_of_others
+from dp_transforms.engines.other_users import noisy_users, users_of_others
 from dp_transforms.mechanisms.selection import STRATEGIES, OptimalSelection, make_strategy
 from dp_transforms.releases import NamesSpec
 from tests import reference

@@ -82,6 +82,23 @@ def test_json_says_what_show_prints(released, capsys):
             assert numbers["high"] in (total.high, None)
 
 
+@pytest.mark.parametrize(
+    "flags", [["--exact_total=40"], ["--mechanism=exponential", "--bounds_total=60"]], ids=str
+)
+def test_a_list_without_intervals_is_shown_without_them(tmp_path, flags, capsys):
+    (tmp_path / "records.csv").write_text(RECORDS)
+    assert main(["release", *job_flags(tmp_path, *flags)]) == 0
+    capsys.readouterr()
+    directory = str(tmp_path / "out")
+    assert main(["show", directory]) == 0
+    shown = capsys.readouterr().out
+    assert "There are no intervals: error bars are for releases that are not narrowed" in shown
+    assert dp.load(directory).privacy in shown
+    assert main(["show", directory, "--json"]) == 0
+    shown_values = json.loads(capsys.readouterr().out)
+    assert shown_values["numbers"] is None and shown_values["table"]
+
+
 def test_a_statement_has_the_time_of_its_job(released):
     # To the second, and rounded down.
     now = datetime.datetime.now(datetime.timezone.utc)

@@ -50,11 +50,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decoding.decoder import Posterior
-from dp_transforms.mechanisms.discrete_noise import (
-    DiscreteLaplace,
-    IntegerNoise,
-    TwoSidedGeometric,
-)
+from dp_transforms.mechanisms.discrete_noise import noise_of_decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import (
@@ -135,11 +131,7 @@ class FrobeniusMechanism(WithinBounds):
             raise ValueError(
                 "the list has more than 2**24 partitions of more than 2**24 users each"
             )
-        noise: IntegerNoise
-        if self.decay.base is None:
-            noise = DiscreteLaplace(1 / self.decay.rate)
-        else:
-            noise = TwoSidedGeometric(self.decay.base)
+        noise = noise_of_decay(self.decay)
         rule = EndingRule(self.decay)
 
         def draw_arm(arm: str, tape: RandomTape) -> IntArray:

@@ -57,7 +57,8 @@ Draw = Callable[[RandomTape], Any]
 
 @dataclass(frozen=True)
 class PartitionMechanism(ABC):
-    """Releases a list x near the private list f, with weights q**||x - f||_1 over a set of lists.
+    """Releases a list near the private list f. Weights of lists x that fall as q**||x - f||_1, or
+    noise whose probabilities fall as powers of q, make it private.
 
     Neighbours: add or remove all records of one user, who contributes to at most ``sensitivity``
     partitions. That changes at most ``sensitivity`` counts by one each, all in one direction;
@@ -239,12 +240,13 @@ class PartitionMechanism(ABC):
         return (draw(tape.claim("frequency list")) for tape in tapes)
 
     def _released(self, drawn: Any) -> ReleasedList:
+        """Returns the list of a draw. It depends on the draw and on public numbers alone."""
         return ReleasedList(drawn.frequencies, drawn.multiplicities, self)
 
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        """Returns a function that makes a draw from a tape. The draws have the mechanism's
-        distribution at this list."""
+        """Returns a function that makes a draw from a tape: a list, or what ``_released`` makes the
+        list from. The draws have the mechanism's distribution at this list."""
 
 
 @dataclass(frozen=True)

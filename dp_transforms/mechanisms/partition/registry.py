@@ -1,7 +1,9 @@
 """Lists the mechanisms for frequency lists by name, and chooses one from public parameters.
 
 To add a mechanism, write a module with a subclass of ``WithinBounds``, a line in ``REGISTRY``,
-tests and a paragraph of documentation.
+tests and a paragraph of documentation. Lists of these mechanisms have intervals: pages, lists of
+groups, and lists of periods show them. So a mechanism releases noisy coordinates (``decodes``), or
+it has a ``distribution_type``.
 """
 
 from __future__ import annotations

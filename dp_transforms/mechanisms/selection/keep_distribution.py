@@ -2,13 +2,14 @@
 
 A keep distribution gives every partition's statistic s (a count of users, or a sum of weights) the
 probability pi(s) of being kept. The decision reads one uniform number U per partition. The
-partition is kept if and only if U >= 1 - pi(s), which has probability exactly pi(s). All
-distributions here are non-decreasing in s, so that larger partitions are kept at smaller U.
+partition is kept if and only if U >= 1 - pi(s), which has probability exactly pi(s). Every pi here
+is non-decreasing in s, so that larger partitions are kept at smaller U.
 
-Computations use 1 - pi(s), since pi(s) may be close to one: a float can represent 1e-30, but not 1
-- 1e-30. A table of enclosures of 1 - pi(s), rounded outwards to 64 bits, settles nearly every
-decision. Otherwise more and more bits of U are compared with an enclosure of 1 - pi(s). So no
-rounding changes a decision, and the guarantee that is proved for pi holds for the decisions.
+Computations use 1 - pi(s), since pi(s) may be close to one: a float can represent 1e-30, but no
+number that is smaller than 1 by so little. A table of enclosures of 1 - pi(s), rounded outwards to
+64 bits, settles nearly every decision. Otherwise more and more bits of U are compared with an
+enclosure of 1 - pi(s). So no rounding changes a decision, and the guarantee that is proved for pi
+holds for the decisions.
 
 **The optimal primitive.** Let users have one partition each. No (epsilon, delta)-differentially
 private way of deciding about a partition by its number of users n keeps it more often, for any n,
@@ -19,12 +20,17 @@ private partition selection", arXiv 2006.03684):
     pi(n) = min(e**epsilon pi(n-1) + delta, 1 - e**-epsilon (1 - pi(n-1) - delta), 1)
 
 Why it is private. Neighbours add or remove all records of one user, here one user of one partition,
-so n changes by one. The two terms of the minimum are the largest pi(n) that P[kept | n] <=
-e**epsilon P[kept | n-1] + delta and P[dropped | n-1] <= e**epsilon P[dropped | n] + delta allow;
-the two inequalities of the other direction follow from pi(n-1) <= pi(n). And pi(0) = 0: a partition
-that nobody has does not appear.
+so n changes by one. Two inequalities
 
-The closed form (Theorem 1): with q = e**-epsilon there are n1 and n2 such that
+    P[kept | n] <= e**epsilon P[kept | n-1] + delta
+    P[dropped | n-1] <= e**epsilon P[dropped | n] + delta
+
+each bound pi(n) from above, by the first and by the second term of the minimum. The same two with
+n and n-1 exchanged follow from pi(n-1) <= pi(n). And pi(0) = 0: a partition that nobody has does
+not appear.
+
+The closed form (Theorem 1), for epsilon > 0 and delta > 0: with q = e**-epsilon there are n1 and n2
+such that
 
     pi(n) = delta (q**-n - 1) / (q**-1 - 1)                            for n <= n1
     1 - pi(n) = q**m (1 - pi(n1)) - delta q (1 - q**m) / (1 - q)       for n1 < n <= n2, m = n - n1

@@ -1,10 +1,10 @@
 """Predicts how many names rounds would find in a population; privacy does not depend on it.
 
 All predictions follow from public numbers and are computed with floats. They decide which plan is
-taken, and every plan is private. Users and partitions come in groups (``Population``). The sums of
-weights of partitions are approximated by normal distributions, with a correction for their
-skewness. Of each group of partitions, the expected part that a round names is removed from the
-population.
+taken. Every plan satisfies the same (epsilon, delta) guarantee. Users and partitions come in groups
+(``Population``). The sums of weights of partitions are approximated by normal distributions, with a
+correction for their skewness. After each round, the share of each group that is expected to be
+named is removed from the population.
 
 The keep-probabilities of ``renyi_distribution`` are approximated by a differential equation. If the
 step s_d of a user of d partitions may raise the log-odds by at most T_d, then the slope of the

@@ -102,7 +102,8 @@ class WeightedStrategy(SelectionStrategy):
 
     @property
     def later_counts(self) -> LaterCounts | None:
-        """Returns the counts of named partitions that follow the last round; None if none do."""
+        """Returns the mechanism that counts the users of named partitions after the last round;
+        None if they are not counted."""
         return None
 
     def shared_order(self, index: int) -> bool:

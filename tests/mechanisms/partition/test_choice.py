@@ -1,7 +1,8 @@
 import pytest
 
-from dp_transforms.mechanisms import Eta, PartitionBounds, partition_mechanism
+from dp_transforms.mechanisms import Eta, FrequencyList, PartitionBounds, partition_mechanism
 from dp_transforms.mechanisms.partition.registry import MECHANISMS, REGISTRY
+from dp_transforms.releases import ListRelease, ListSpec
 from tests.cases import refused
 
 
@@ -25,8 +26,20 @@ def test_the_choice(arguments, kind):
 
 
 def test_the_registry_names_each_mechanism_once():
+    # A statement names the mechanism by its title, from which intervals are computed.
     titles = {mechanism.title for mechanism in REGISTRY.values()}
     assert len(titles) == len(REGISTRY) == len(MECHANISMS) - 1
+
+
+@pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
+def test_lists_of_every_mechanism_have_intervals(kind):
+    # Pages, lists of groups, and lists of periods show them. They would fail after a release.
+    mechanism = kind(epsilon=4)
+    release = ListRelease(
+        mechanism.release(FrequencyList([9, 2], [1, 5])), ListSpec(mechanism).statement(None)
+    )
+    assert release.why_without_intervals == ""
+    assert release.total().low <= release.released.total <= release.total().high
 
 
 test_bad_choices_are_named = refused(

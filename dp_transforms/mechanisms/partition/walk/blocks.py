@@ -58,14 +58,26 @@ def _shares(
 
 
 def in_first_part(
-    decay: Decay, near: int, far: int, entered: int, flips: int, number: Uniform
+    decay: Decay, near: int, far: int, state_before: int, flips: int, uniform: Uniform
 ) -> int:
-    """Returns how many of the ``flips`` moves through a run of near + far zeros are among the first
-    ``near`` steps, given the state in front of the run."""
+    """Draws how many of ``flips`` moves are among the first ``near`` steps of a run of near + far
+    zeros.
+
+    Args:
+      decay, near, far, flips: the weight of a step, the lengths of both parts, and the moves.
+      state_before: the walk's state in front of the run.
+      uniform: the uniform number that decides.
+
+    Returns:
+      An integer from 0 to flips. Its distribution, given the state and the moves, follows from the
+      weights of walks, see ``PreciseTransfer.in_first_part``.
+    """
     # On one side of zero the distance from zero does not matter.
-    start = max(min(entered, 0), -flips)
+    start = max(min(state_before, 0), -flips)
     return refine_until_decided(
-        lambda bits: choose(*number.enclosure(bits), *_shares(decay, near, far, start, flips, bits))
+        lambda bits: choose(
+            *uniform.enclosure(bits), *_shares(decay, near, far, start, flips, bits)
+        )
     )
 
 
@@ -73,10 +85,10 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
     """Returns the diagonals of all moves, given the states at the block ends. Reads "places",
     "splits r" and "ends b t" of the tape."""
     # States are mirrored where the bit is 1, so that every block is one of zeros.
-    entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
+    states_before = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     flips = np.abs(np.diff(states))
     single, several = np.flatnonzero(flips == 1), np.flatnonzero(flips > 1)
-    early = np.clip(-entered, 0, flips)
+    early = np.clip(-states_before, 0, flips)
     late = flips - early
 
     moves: list[IntArray] = []
@@ -93,7 +105,7 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
     # in front, and the uniform number that decides where the move is.
     tops, lengths = blocks.ends.tolist(), blocks.lengths.tolist()
     parts = [
-        (tops[block], lengths[block], entered.item(block), tape.uniform("places", block))
+        (tops[block], lengths[block], states_before.item(block), tape.uniform("places", block))
         for block in single.tolist()
     ]
 
@@ -117,7 +129,7 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
         split(channel, asked, top - near, far, start + first, count - first)
 
     for block in several[~is_roomy[several]].tolist():
-        whole = tops[block], lengths[block], entered.item(block), flips.item(block)
+        whole = tops[block], lengths[block], states_before.item(block), flips.item(block)
         split(f"splits {block}", itertools.count(), *whole)
     of_parts = [number.prefix(WORD_BITS) for *_, number in parts[len(single) :]]
     words = np.append(
