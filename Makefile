@@ -1,5 +1,5 @@
 # make run   a first release, from a million made-up users, in out/release
-# make test  the tests;  make test-long  also those that take minutes
+# make test  the tests;  make test-thorough  further ones, and further cases;  make test-long  all, with slow ones
 # make test-laws  10,000 releases of each of 67 lists at three rates, and of other mechanisms; some 20 minutes
 # make test-oldest  transforms and jobs with the oldest version of Beam that is supported
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
@@ -29,7 +29,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants kills stress-ledger fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays dist lint docs notebook clean
+.PHONY: run test test-thorough test-long test-slow test-laws mutants kills stress-ledger fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays dist lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
@@ -41,9 +41,15 @@ run: .venv/installed
 	@head -n 6 $(RELEASE)/released_frequencies.csv
 	@echo "$(RELEASE)/privacy.json states the guarantee."
 
+# Tests that make test or make test-thorough runs.
+NOT_LONG := not slow and not law and not coq and not flink and not spark
+
 # Each worker has a core. Threads of its linear algebra would only take CPU from the others.
 test: .venv/installed-test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist=worksteal
+
+test-thorough: .venv/installed-test
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist=worksteal -m "thorough and $(NOT_LONG)"
 
 test-long: .venv/installed-test
 	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=1800 -m "not law and not coq and not flink and not spark"
@@ -58,7 +64,8 @@ test-laws: .venv/installed-test
 	$(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=0 -m law $(if $(PART),--part=$(PART))
 
 test-oldest: .venv-oldest/installed
-	.venv-oldest/bin/python -m pytest -q -n auto --dist=worksteal tests/beam tests/runtime tests/frames tests/pipelines
+	.venv-oldest/bin/python -m pytest -q -n auto --dist=worksteal -m "$(NOT_LONG)" \
+	  tests/beam tests/runtime tests/frames tests/pipelines
 
 # First without Python's packages: the proofs need Coq alone.
 proof:
@@ -117,8 +124,8 @@ dist: .venv/installed-test
 	$(BIN)/python -m tests.try_package $(if $(PYTHONS),--pythons $(PYTHONS))
 
 coverage: .venv/installed-test
-	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/test_evaluation.py dp_transforms/mechanisms \
-	  --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest -q -m "$(NOT_LONG)" tests/mechanisms tests/statistical tests/test_evaluation.py \
+	  dp_transforms/mechanisms --cov --cov-report=term-missing:skip-covered
 
 test-flink: .venv/installed-test
 	$(BIN)/python -m pytest -q -rs --timeout=900 -m flink tests/clusters

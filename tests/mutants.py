@@ -75,6 +75,7 @@ def first_failure(
 ) -> tuple[str | None, float]:
     """Runs tests in a copy until one fails, or does not end: (its name or None, seconds)."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+    command += ["-m", "not slow and not law and not coq and not flink and not spark"]
     environment = {**os.environ, "PYTHONPATH": str(directory)}
     options = {"cwd": directory, "env": environment, "capture_output": True, "text": True}
     start = time.monotonic()

@@ -17,10 +17,24 @@ import pytest
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.__main__ import COMMANDS, main
+from tests.cases import thorough_unless
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
 PATTERNS = ("benchmarks/**/*.md", "runner_configs/*/*.md", "docs/*/*.md")
+THOROUGH = (
+    "choosing-epsilon",
+    "first-hour",
+    "front-door",
+    "graphs",
+    "hierarchies",
+    "identifiability",
+    "other-sources",
+    "selection",
+    "weekly-report",
+)
+"""Pages whose snippets take seconds."""
+PAGES_THAT_RUN = thorough_unless(PAGES, [page for page in PAGES if page.stem not in THOROUGH])
 OTHER_PAGES = [page for pattern in PATTERNS for page in sorted(ROOT.glob(pattern))]
 
 
@@ -59,7 +73,7 @@ def words(printed):
     return numbers.replace("N or more", "N to N").split()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+@pytest.mark.parametrize("page", PAGES_THAT_RUN, ids=names(PAGES))
 def test_snippets_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace, printed = {}, ""
@@ -174,6 +188,7 @@ def tables(text):
         yield heads, rows
 
 
+@pytest.mark.thorough
 def test_the_errors_of_the_three_stories_are_those_of_plan():
     heads, rows = next(tables(read("docs/choosing-epsilon.md")))
     table = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
@@ -198,6 +213,7 @@ def test_the_errors_of_the_three_stories_are_those_of_plan():
     assert table["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
 
 
+@pytest.mark.thorough
 def test_the_errors_of_counties_are_those_of_plan():
     (plan,) = dp.plan(1, users=1_000_000, groups={"state": 50, "county": 3_000})
     page = read("docs/hierarchies.md")

@@ -337,7 +337,12 @@ def test_ends_of_two_types_are_refused_without_edges_too(rows, privacy_unit, rea
 
 
 @pytest.mark.parametrize(
-    ("element", "strategy"), [(tuple, "auto"), (pa.Table, "optimal"), (dict, "optimal")]
+    ("element", "strategy"),
+    [
+        pytest.param(tuple, "auto", marks=pytest.mark.thorough),
+        (pa.Table, "optimal"),
+        (dict, "optimal"),
+    ],
 )
 def test_transforms(element, strategy):
     """Give no element at all, not even an empty table of some type."""

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -144,6 +145,7 @@ def check(place, hold, change, by_session):
             assert MARKER not in text, (place, text)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300)
 @given(st.sampled_from(PLACES), st.sampled_from(HOLDERS), st.sampled_from(TYPES), st.booleans())
 @example(("release", "user"), pd.Series, str, False)

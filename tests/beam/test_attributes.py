@@ -59,6 +59,7 @@ def expected(records):
     return lists
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["tuples", "tables", "rows"])
 def test_lists_are_those_of_the_definition(kind):
     records = make_records()

@@ -9,6 +9,7 @@ import contextlib
 import functools
 
 import apache_beam as beam
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -109,6 +110,7 @@ def known_kappa(kind, chain, release):
     return bound_of(composed(records, kind, chain, "main")).partitions
 
 
+@pytest.mark.thorough
 def test_one_user_moves_a_release_by_no_more_than_its_noise_is_for():
     accepted = []
 

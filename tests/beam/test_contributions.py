@@ -21,6 +21,7 @@ RECORDS = st.lists(st.tuples(USERS, PARTITIONS))
 KAPPAS = st.integers(1, 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["tuples", "tables"])
 @few_pipelines
 @given(RECORDS, KAPPAS, st.none() | KAPPAS, st.booleans(), st.sampled_from([1, 2, 64]))

@@ -99,6 +99,7 @@ def released(records, transform, **options):
     return by_group
 
 
+@pytest.mark.thorough
 def test_selected_groups_in_tables():
     records = make_records(ages=True)
     columns = ["user", "partition", *(attribute.name for attribute in TO_SELECT)]
@@ -108,6 +109,7 @@ def test_selected_groups_in_tables():
     assert lists == expected(records, TO_SELECT, SELECTION)
 
 
+@pytest.mark.thorough
 def test_public_groups_of_rows():
     records = make_records(ages=False)
     texts = [(user, page, gender or "", language) for user, page, gender, language in records]

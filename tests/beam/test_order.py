@@ -19,6 +19,7 @@ def arrivals(records):
     yield records[len(records) // 3 :] + records[: len(records) // 3]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", slow_unless(["optimal", "renyi_rounds"], ["optimal"]))
 def test_selected_names_are_in_order(strategy):
     transform = dp.SelectPartitions(20, 1e-3, 40, strategy=strategy, secret=SECRET, num_buckets=5)
@@ -36,6 +37,7 @@ def test_names_from_counts_are_in_order():
     assert names == [(country, n) for country in "ab" for n in range(1, 10)]
 
 
+@pytest.mark.thorough
 def test_grouped_lists_are_in_order():
     groups = ("f", "m", "x")
     attributes = [dp.Attribute("gender", groups), dp.Attribute("age", ("9", "10"))]

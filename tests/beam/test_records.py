@@ -84,6 +84,7 @@ test_columns_that_are_not_there = refused(
 )
 
 
+@pytest.mark.thorough
 def test_every_kind_comes_back():
     def kind(element):
         return hasattr(element, "partition"), hasattr(element, "num_rows")

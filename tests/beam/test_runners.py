@@ -78,6 +78,7 @@ def test_runners_agree(runner, flags, monkeypatch):
         check(pipeline, lists, names)
 
 
+@pytest.mark.thorough
 def test_failures_change_no_result(monkeypatch):
     # This runner tries a bundle four times. Ours fail at any place, up to three times on end.
     # A bundle of several steps may fail more often than that; under this seed none does.
@@ -116,6 +117,7 @@ def test_failures_change_no_result(monkeypatch):
     assert min(failures.values()) >= 10
 
 
+@pytest.mark.thorough
 def test_a_release_that_is_lost_is_made_again(monkeypatch):
     # The worker fails when the list is released and nobody has it yet.
     made, release = [], job_secret.release_frequency_list

@@ -96,6 +96,7 @@ NAMES = functools.partial(dp.SelectPartitions, epsilon=40, delta=1e-3)
 COUNTED_NAMES = functools.partial(NAMES, noisy_counts=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("transform", "module", "step", "by_another_choice"),
     [

@@ -18,7 +18,7 @@ from dp_transforms.mechanisms.selection import STRATEGIES, OptimalSelection, mak
 from dp_transforms.releases import NamesSpec
 from tests import reference
 from tests.beam_runs import of_kind, rows_of, run, steps_of, table_of
-from tests.cases import refused
+from tests.cases import refused, thorough_unless
 from tests.in_process_engine import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
 from tests.statistical import distributions
@@ -36,7 +36,7 @@ def few_buckets(monkeypatch):
 
 
 @pytest.mark.parametrize("max_partitions", [1, 3, 50])
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", thorough_unless(STRATEGIES, set(STRATEGIES) - {"measured"}))
 def test_selections_agree_with_the_reference(name, max_partitions):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=max_partitions)
     secret = dp.JobSecret.insecure_for_testing(100)
@@ -103,6 +103,7 @@ def test_noisy_counts_come_with_the_same_partitions(name):
         assert count >= strategy.distribution.threshold + (strategy.distribution.tie == 0)
 
 
+@pytest.mark.thorough
 def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
     strategy = make_strategy("laplace", 2.0, 1e-2, max_partitions_per_user=3)
     options = {"strategy": strategy, "noisy_counts": True, "secret": SECRET}
@@ -159,6 +160,7 @@ def test_nothing_is_selected_from_nothing(name):
     assert run([], dp.SelectPartitions(1, 1e-2, 2, strategy=name)) == []
 
 
+@pytest.mark.thorough
 def test_purposes_and_strategies_have_numbers_of_their_own():
     strategy, other = OptimalSelection(1, 1e-2, 2), OptimalSelection(1, 1e-2)
     assert len({*map(repr, (strategy, other, make_strategy("laplace", 1, 1e-2)))}) == 3
@@ -199,6 +201,7 @@ def test_pre_thresholds_are_never_undercut(name):
     assert names and min(p % 8 for (p,) in names) >= 5
 
 
+@pytest.mark.thorough
 def test_distributions_of_both_kinds_hold_in_one_release():
     listed, empty = ([f"{kind} {i}" for i in range(1500)] for kind in ("listed", "empty"))
     unlisted = [f"other {i}" for i in range(3000)]

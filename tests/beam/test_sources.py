@@ -125,6 +125,7 @@ def test_batches_are_declared_by_their_type():
     assert all(isinstance(element, pa.Table) for element in elements)
 
 
+@pytest.mark.thorough
 def test_dictionaries_are_named_and_dropped_with_nulls():
     visits = [*VISITS, {"visitor": None, "country": "no", "device": "tv"}]
     # So many that it is as good as certain that there is a name.

@@ -106,6 +106,7 @@ def InWindows(begin, kind, size, records):
     return (part(0), part(1)) | beam.Flatten() | beam.Reshuffle()
 
 
+@pytest.mark.thorough
 def test_one_user_moves_so_many_lists_and_each_by_so_much():
     cases = [("tables", DAY // 2, 2, 2), ("tuples", DAY, 1, 3)]
 
@@ -194,6 +195,7 @@ def test_records_without_event_times_are_refused():
         run([("ann", "secret")], beam.WindowInto(window.FixedWindows(60)), release)
 
 
+@pytest.mark.thorough
 def test_lists_by_period_are_of_tables_in_the_global_window():
     bounds = {"max_periods_per_user": 2, "max_partitions_per_user": 1}
     release = dp.ReleaseListsByPeriod(["a", "b"], epsilon=NO_NOISE, **bounds, secret=SECRET)
@@ -285,6 +287,7 @@ def selected(transform=dp.SelectWindowedPartitions, **options):
     return run(lambda begin: begin | InWindows("tuples", DAY, records) | select)
 
 
+@pytest.mark.thorough
 def test_names_are_those_of_their_windows():
     days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
     wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
@@ -294,6 +297,7 @@ def test_names_are_those_of_their_windows():
     assert all(abs(count - 30) < 10 for *_, count in noisy)
 
 
+@pytest.mark.thorough
 def test_names_need_no_bound():
     days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
     wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]

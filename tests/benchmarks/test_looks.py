@@ -34,6 +34,7 @@ def test_expected_names_are_sums_of_keep_probabilities(pairs):
     assert len(users) == sum(SIZES) and set(has) == {1}
 
 
+@pytest.mark.thorough
 def test_probabilities_of_weighted_strategies_are_the_exact_ones():
     sums = np.array([1, 1 << 24, 30 << 24, 90 << 24])
     for strategy in (WeightedGaussianSelection(1, 1e-5, 3), SipsSelection(1, 1e-5, 3)):
@@ -42,6 +43,7 @@ def test_probabilities_of_weighted_strategies_are_the_exact_ones():
         assert looks.keep_of(distribution)(sums) == pytest.approx(exact, rel=1e-6, abs=1e-12)
 
 
+@pytest.mark.thorough
 def test_a_row_has_the_best_published_strategy_and_what_looks_cost(pairs):
     records = looks.Records(pairs, 1.0)
     best = records.best_published(1)

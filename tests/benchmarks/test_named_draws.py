@@ -17,6 +17,7 @@ def draws_end(monkeypatch):
     monkeypatch.setattr(secrets, "token_bytes", secrets.token_bytes)
 
 
+@pytest.mark.thorough
 def test_a_page_is_the_same_each_time(tmp_path, monkeypatch):
     small = ["--users=3000", "--attributes=1", "--epsilon_groups", "0.5", "0.2"]
 

@@ -85,6 +85,7 @@ def test_names_selected_by_one_round_of_renyi():
     assert DELTA / 2 < delta <= DELTA
 
 
+@pytest.mark.thorough
 def test_sums_of_weights_are_selected_by_the_distribution():
     strategy = WeightedGaussianSelection(2, 0.05, 4)
     # Partition 1 has three users of their own and two with four partitions each.

@@ -15,6 +15,7 @@ from tests.in_process_engine import NoNoise, in_process
 LIMIT_GIBIBYTES = 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed, suffix", [(1, "parquet"), (9, "csv"), (2, "jsonl")])
 def test_all_engines_do_the_same(tmp_path, seed, suffix):
     pytest.importorskip("duckdb", reason="DuckDB is for benchmarks")

@@ -188,6 +188,7 @@ def test_nothing_costs_nothing():
     assert compose([event, *times(0, event)], 1e-6) == compose([event], 1e-6)
 
 
+@pytest.mark.thorough
 def test_losses_of_any_size_compose():
     # Neither e**1000 is a float, nor would a grid as fine as the smallest loss fit in memory.
     assert compose(times(2, ApproximateDpEvent(1000.0)), 1e-6).epsilon == pytest.approx(2000)

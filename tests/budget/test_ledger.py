@@ -192,6 +192,7 @@ def test_a_ledger_has_so_many_free_failures(path):
     ]
 
 
+@pytest.mark.thorough
 def test_failures_answer_a_bounded_number_of_questions_whatever_they_cost(path):
     """Somebody who may choose parameters asks by jobs that fail where a condition holds."""
     ledger = Ledger.create(path, epsilon=1, free_failures=3)
@@ -290,6 +291,7 @@ def test_a_parent_that_dies_while_another_job_reserves_is_not_given_back_and_cou
     assert ledger.remaining() == PrivacyBudget(0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "rounds", "events"),
     # Six rounds on a busy machine may give nothing back.

@@ -101,6 +101,7 @@ def test_a_lock_that_is_never_released(path, ledger, monkeypatch):
     ledger.reserve(1, purpose="all of it")
 
 
+@pytest.mark.thorough
 def test_every_damaged_byte_is_noticed_or_means_nothing(path, ledger):
     ledger.reserve(0.5, purpose="first").commit()
     ledger.reserve(0.25, purpose="second")

@@ -39,6 +39,7 @@ def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
         assert taken == [(expected[b], expected[b]) for b in sorted(expected)]
 
 
+@pytest.mark.thorough
 def test_batches_of_many_duplicates_travel_together(monkeypatch):
     rng = random.Random(7)
     batches = [[(f"u{rng.betavariate(1, 3):.2f}", i % 7) for i in range(2_000)] for _ in range(45)]

@@ -1,6 +1,9 @@
+import pytest
+
 from examples.compose_transforms import VISITS, release
 
 
+@pytest.mark.thorough
 def test_the_example_releases_frequencies_and_names(tmp_path):
     release(VISITS, str(tmp_path))
     (frequencies,) = tmp_path.glob("frequencies*.csv")

@@ -29,6 +29,7 @@ def test_a_scan_is_released_without_deleted_rows(shop):
     assert largest_two_are_right(release.released)
 
 
+@pytest.mark.thorough
 def test_a_pipeline_reads_every_data_file_of_the_snapshot(shop, tmp_path):
     release_in_pipeline(shop, str(tmp_path), runner=IN_PROCESS)
     (names,) = tmp_path.glob("pages*.txt")

@@ -149,6 +149,7 @@ def test_faults_of_sqlite_say_nothing_of_values(sqlite, query, column, says):
     assert says in str(error.value) and 'p"' not in str(error.value)
 
 
+@pytest.mark.thorough
 def test_the_release_of_a_query_in_this_process_and_on_beam(visits, tmp_path):
     # At epsilon / kappa = 100 / 4 a release is another list with probability below 1e-9.
     for more in ([], ["--runner=FnApiRunner"]):
@@ -223,6 +224,7 @@ def postgres():
         do("pg_ctl", "-m", "immediate", "stop")
 
 
+@pytest.mark.thorough
 def test_records_of_a_real_postgres(postgres):
     query = """SELECT i % 90 AS visitor, 'p"' || i % 7 AS "the page", 2.50 AS price
         FROM generate_series(0, 299) AS i"""

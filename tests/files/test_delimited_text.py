@@ -120,6 +120,7 @@ def test_compressed_files_are_read_whole_by_one_worker(write, suffix, compress):
     assert records(DelimitedText(), path, COLUMNS) == [*TWO[:1] * 1000, TWO[1]]
 
 
+@pytest.mark.thorough
 @settings(max_examples=150)
 @given(
     rows=st.lists(st.tuples(FIELDS, FIELDS, FIELDS), max_size=12),

@@ -180,6 +180,7 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     assert axes.get_ylabel() == "edges into the node"
 
 
+@pytest.mark.thorough
 def test_names_have_bounds():
     names = dp.select(VISITS, **NAMES, strategy="truncated_geometric")
     table = names.to_pandas()
@@ -190,6 +191,7 @@ def test_names_have_bounds():
     assert dp.select(VISITS, **NAMES | {"counts": False}).to_polars().columns == ["page"]
 
 
+@pytest.mark.thorough
 def test_a_session_spends_and_refuses_before_it_reads():
     session = dp.Session(epsilon=1, delta=1e-5)
     session.release(VISITS, **LIST | {"epsilon": 0.5})
@@ -316,6 +318,7 @@ else:
 """
 
 
+@pytest.mark.thorough
 def test_a_fork_does_not_spend_the_budget_once_more(tmp_path):
     Ledger.create(tmp_path / "budget.db", epsilon=3)
     refused, left = python("-c", FORK, cwd=tmp_path, check=True).stdout.splitlines()
@@ -357,6 +360,7 @@ def test_kappa_of_counts_is_declared():
     assert "declared" in str(release.released.cost)
 
 
+@pytest.mark.thorough
 def test_periods_are_those_of_the_job_and_are_saved_all_or_none(tmp_path):
     names = ["2026-01-01", "2026-01-02", "2026-01-03"]
     options = {"epsilon": 1, "max_periods_per_user": 2, "max_partitions_per_user": 4}
@@ -413,6 +417,7 @@ def test_degrees_are_those_of_the_transform(unit, more):
     assert release.statement["degree"] == more.get("degree", "undirected")
 
 
+@pytest.mark.thorough
 def test_kappa_and_plans(capsys):
     options = {"user": "who", "partition": "page", "epsilon": 1, "for_epsilon": 1}
     session = dp.Session(epsilon=1)
@@ -472,6 +477,7 @@ def test_a_key_that_is_missing_is_shown_with_keys_that_are_there():
     assert "pages" not in days and days.get("pages") is None
 
 
+@pytest.mark.thorough
 def test_a_comparison_holds_with_its_confidence():
     """Both lists are known here: the differences miss in a share of the draws."""
     lists = [400, 90, 20, 20, 1, 1], [300, 120, 40, 15, 15, 2, 1]

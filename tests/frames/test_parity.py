@@ -69,6 +69,7 @@ def test_a_list_and_names_are_those_of_the_job(tmp_path):
         dp.release_and_select(VISITS, "who", "page", **NAMES, selection_share=1)
 
 
+@pytest.mark.thorough
 def test_a_list_and_names_of_all_records_are_those_of_each_alone(tmp_path):
     """Under one secret, without a kappa, both are what two functions release one by one."""
     cost = {"delta": 1e-5, "counts": True}
@@ -96,6 +97,7 @@ def test_a_list_and_names_of_all_records_are_those_of_each_alone(tmp_path):
     assert isinstance(dp.load(tmp_path / "out").names.frequency_list, dp.AllRecordsRelease)
 
 
+@pytest.mark.thorough
 def test_names_of_periods_need_no_bound():
     """Under one secret they are those of users who count in as many periods as there are."""
     (alone, bounded) = (
@@ -113,6 +115,7 @@ def test_names_of_periods_need_no_bound():
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kappa", [3, None])
 def test_names_of_periods_are_saved_and_loaded(kappa, tmp_path):
     options = NAMES | {"max_partitions_per_user": kappa, "max_periods_per_user": 2}
@@ -255,6 +258,7 @@ def test_a_second_release_is_told_where_it_is_asked_for():
         assert warned[0].filename == __file__
 
 
+@pytest.mark.thorough
 def test_results_are_tables_of_other_libraries():
     both = dp.release_and_select(VISITS, "who", "page", **NAMES)
     for result in (*both, dp.compare(both[0], both[0])):

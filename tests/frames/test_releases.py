@@ -363,6 +363,7 @@ def test_nothing_private_comes_back():
     assert not set(vars(release)) - {"released", "statement", "intervals", "named"}
 
 
+@pytest.mark.thorough
 def test_beam_is_not_imported(tmp_path):
     code = (
         "import sys, dp_transforms as dp\n"
@@ -399,6 +400,7 @@ def test_what_a_job_wrote_is_loaded(files, tmp_path):
     assert names.to_arrow().schema == chosen.to_arrow().schema
 
 
+@pytest.mark.thorough
 def test_names_that_are_integers_stay_names(tmp_path):
     table = pa.table({"who": range(3_000), "page": [1234567, 89] * 1_500})
     pq.write_table(table, tmp_path / "visits.parquet")

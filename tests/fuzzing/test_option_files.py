@@ -2,6 +2,7 @@
 
 import string
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def parse(parser, arguments, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.thorough
 @fuzz
 @given(content=damaged(FILES, PIECES), parser=st.sampled_from(PARSERS))
 @example(content=b"epsilon: " + b"[" * 900, parser=PARSERS[0])

@@ -15,7 +15,7 @@ from dp_transforms.mechanisms.degree_projection import (
     project_degrees,
     project_directed_degrees,
 )
-from tests.cases import refused, slow_unless
+from tests.cases import refused, slow_unless, thorough_unless
 
 
 def largest_change(pairs, nodes, degree_lists):
@@ -35,9 +35,7 @@ SMALL = [(n, d, key) for n in range(2, 6) for d in range(1, n) for key in (b"", 
 OF_SIX = [(6, d, b"%d" % i) for d in range(1, 6) for i in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "bound", "key"), slow_unless(SMALL + OF_SIX, [*SMALL, (6, 2, b"0")])
-)
+@pytest.mark.parametrize(("nodes", "bound", "key"), slow_unless(SMALL + OF_SIX, SMALL))
 def test_sensitivity_on_all_graphs(nodes, bound, key):
     pairs = list(itertools.combinations(range(nodes), 2))
     worst = largest_change(pairs, nodes, lambda edges: [project_degrees(edges, bound, key)])
@@ -45,7 +43,7 @@ def test_sensitivity_on_all_graphs(nodes, bound, key):
     assert worst == node_private_sensitivity(bound) == 2 * bound
 
 
-@pytest.mark.parametrize("nodes", [2, 3, 4])
+@pytest.mark.parametrize("nodes", thorough_unless([2, 3, 4], [2, 3]))
 def test_sensitivity_on_all_directed_graphs(nodes):
     pairs = list(itertools.permutations(range(nodes), 2))
     for bound in range(1, nodes):

@@ -469,7 +469,11 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, failure, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("job", "flag"), [("select", "--epsilon=1e-12"), ("release", "--input={tmp}/long.csv")]
+    ("job", "flag"),
+    [
+        pytest.param("select", "--epsilon=1e-12", marks=pytest.mark.thorough),
+        ("release", "--input={tmp}/long.csv"),
+    ],
 )
 def test_what_looks_hostile_and_is_in_order(files, tmp_path, capfd, job, flag):
     (files / "long.csv").write_text(f"user,page\nann,{10_000_000 * 'k'}\nbob,home\n")

@@ -37,6 +37,7 @@ def test_the_release_the_table_and_the_ledger(tmp_path, capsys, failure):
     failure(4, "only epsilon 0.6", command, tmp_path, *more)
 
 
+@pytest.mark.thorough
 def test_an_earlier_release_serves_again_at_no_cost(tmp_path, capsys):
     assert command(tmp_path, "--json") == 0
     first = json.loads(capsys.readouterr().out)
@@ -67,6 +68,7 @@ def test_a_release_tells_what_its_bound_has_dropped(tmp_path, capsys, failure):
     failure(2, "for a job that bounds users once", report.main, [f"{tmp_path}/out", degrees])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kappa", ["--max_partitions_per_user=2", None])
 def test_degrees_go_with_names_that_were_selected_in_rounds(kappa, tmp_path, capsys):
     assert command(tmp_path, "--epsilon=50") == 0

@@ -201,6 +201,7 @@ def test_an_empty_path_is_not_left_out(tmp_path, failure, command, release):
     failure(2, says, main, [command, f"{tmp_path}/out", "--degrees="])
 
 
+@pytest.mark.thorough
 def test_a_home_directory_in_paths(tmp_path, monkeypatch, failure):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -216,6 +217,7 @@ def test_a_home_directory_in_paths(tmp_path, monkeypatch, failure):
     failure(1, "is there already", main, ["sample", "--users=10", "--output=~/a.csv"])
 
 
+@pytest.mark.thorough
 def test_standard_output_that_lacks_characters(tmp_path, release):
     for command in (release(f"--output={tmp_path}/ü"), ["show", f"{tmp_path}/ü"]):
         done = python("-m", "pipelines", *command, env=os.environ | {"PYTHONIOENCODING": "ascii"})
@@ -239,6 +241,7 @@ def printed_to(output, *arguments, module="pipelines", **more):
     return done.returncode, done.stderr
 
 
+@pytest.mark.thorough
 def test_standard_output_that_cannot_be_written(tmp_path, release):
     # A release that was made is not made, and paid for, once more.
     reason = "the release was made, but standard output cannot be written: no space left on device"
@@ -273,6 +276,7 @@ def test_standard_output_of_each_job_that_cannot_be_written(tmp_path, release, e
         assert printed in expected
 
 
+@pytest.mark.thorough
 def test_standard_error_that_cannot_be_written(tmp_path):
     """What goes wrong is no success, no progress ends a job, and nothing private goes elsewhere."""
     (tmp_path / "records.csv").write_text("user,page\n1,a\n")

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from dp_transforms.budget import Ledger, PrivacyBudget
 from pipelines.ledger import ledger_table, main
 from pipelines.release_frequency_list import main as release
@@ -40,6 +42,7 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(tmp_path, capsys, failu
     assert not (tmp_path / "more").exists()
 
 
+@pytest.mark.thorough
 def test_a_ledger_in_postgresql(tmp_path, url, capsys, failure):
     assert main(["create", url, "--epsilon=1"]) == 0
     assert capsys.readouterr().out == f"{url}\n"

@@ -89,6 +89,7 @@ def test_without_kappa_each_period_has_a_survey(tmp_path, capsys, failure):
     failure(2, "--report is for one list", release_frequency_list.main, [*flags, "--report"])
 
 
+@pytest.mark.thorough
 def test_without_kappa_a_look_chooses_it_for_the_names_of_all_periods(tmp_path, capsys, failure):
     pairs = ((user, day) for user in range(80) for day in (5, 6))
     lines = (f"{user},p{day},2026-01-0{day}\n" for user, day in pairs)

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 import dp_transforms as dp
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import NAMED_MECHANISMS, partition_mechanism
@@ -8,6 +10,7 @@ from dp_transforms.postprocessing.planning import zipf_list
 from pipelines.plan import main
 
 
+@pytest.mark.thorough
 def test_tables_and_plot(tmp_path, capsys):
     plot = tmp_path / "plan.png"
     arguments = ["--users=5000", "--epsilon=1,0.5", "--delta=1e-5", f"--plot={plot}"]
@@ -39,6 +42,7 @@ def test_what_each_mechanism_would_do_and_which_is_the_default(tmp_path, capsys)
     assert "Selection" not in text and "would buy" not in text
 
 
+@pytest.mark.thorough
 def test_attributes_share_each_epsilon(capsys):
     arguments = ["--users=3000", "--epsilon=2,4", "--attributes=8"]
     assert main(arguments) == 0
@@ -61,6 +65,7 @@ def test_attributes_share_each_epsilon(capsys):
     assert "--attributes is for lists in which a user has one value" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_levels_of_a_hierarchy(capsys):
     arguments = ["--users=30000", "--epsilon=3,1.5", "--groups=20,300", "--levels=state,county"]
     assert main([*arguments, "--group_sizes=50"]) == 0

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from dp_transforms.files.filenames import LISTS_HEADER
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
 from dp_transforms.releases import Attribute, GroupsSpec
@@ -71,6 +73,7 @@ def test_selected_names_and_the_statement(tmp_path):
     assert [float(line["loss_range"]) for line in stated["budget"]["ledger"]] == [0.6, 0.5, 0.5, 2]
 
 
+@pytest.mark.thorough
 def test_warnings_come_before_anything_is_read(tmp_path, capsys):
     small = ["--group_sizes=sex=2000000,300", "--epsilon_groups=0.004"]
     selected = ["--epsilon_selection=1", "--delta=0.5"]

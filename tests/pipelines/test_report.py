@@ -170,6 +170,7 @@ COUNTS = "--epsilon=4 --delta=1e-6 --max_partitions_per_user=3 --noisy_counts"
 both = released("release-all", ["user,page", *VISITS], COLUMNS, COUNTS)
 
 
+@pytest.mark.thorough
 def test_both_releases_of_a_directory_get_a_page(both, capsys):
     assert main([str(both)]) == 0
     paths = [both / name / REPORT_FILE for name in ("frequency_list", "partitions")]
@@ -321,6 +322,7 @@ def test_a_page_of_days_has_the_numbers_of_their_series(days, capsys, failure):
     failure(1, "2026-01-08 cannot be read as a release", main, [str(copy)])
 
 
+@pytest.mark.thorough
 def test_a_page_of_two_lists_has_their_differences(days, capsys):
     first, second = days / "2026-01-06", days / "2026-01-07"
     assert main([str(first), str(second), "--title=Two days"]) == 0

@@ -55,6 +55,7 @@ def test_popular_partitions_are_released_and_rare_ones_are_not(tmp_path, capsys)
     assert capsys.readouterr() == (f"{tmp_path}/out/released_partitions.csv\n", "")
 
 
+@pytest.mark.thorough
 def test_noisy_counts_and_users_of_other_partitions_for_a_part_of_epsilon(tmp_path):
     flags = ["--noisy_counts", "--others_share=0.75"]
     privacy = ["--epsilon=40", "--delta=1e-12", "--max_partitions_per_user=2"]
@@ -227,6 +228,7 @@ def test_public_partitions_that_no_record_can_have_are_refused(tmp_path, failure
     assert "write it like" in failure(1, says, command, tmp_path, names, records)
 
 
+@pytest.mark.thorough
 def test_the_explanation_needs_no_data(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     privacy = ["--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=10"]

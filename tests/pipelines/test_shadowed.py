@@ -19,6 +19,7 @@ def run_python(tmp_path):
     return functools.partial(python, cwd=tmp_path, env=environment)
 
 
+@pytest.mark.thorough
 def test_a_users_package_is_not_loaded(run_python):
     # As it should be for the user.
     assert "of the user" in run_python("-c", "import pipelines").stderr
@@ -44,6 +45,7 @@ def test_a_release_on_beam_with_a_process_of_its_own(run_python, tmp_path):
     assert (tmp_path / "out" / "released_frequencies.csv").exists()
 
 
+@pytest.mark.thorough
 def test_workers_are_those_of_this_project(run_python):
     done = run_python("-c", RUN_MODULE, "pipelines.worker_pool", "--help")
     assert done.returncode == 0 and "--port" in done.stdout

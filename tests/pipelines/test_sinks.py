@@ -123,6 +123,7 @@ def test_a_terminal_hears_of_what_takes_long(monkeypatch, screen):
     assert (line in screen.getvalue()) == screen.isatty()
 
 
+@pytest.mark.thorough
 def test_names_of_any_length(tmp_path):
     name = 200_000 * "n"
     lines = (f"{user},{name},2026-01-05" for user in range(80))

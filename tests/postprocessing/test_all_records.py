@@ -113,6 +113,7 @@ def test_more_dropped_pairs_give_a_longer_list():
     assert bounded.total < totals[0] < totals[1] < totals[2]
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(
     frequency_lists(),

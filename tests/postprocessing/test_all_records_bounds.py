@@ -221,6 +221,7 @@ def test_a_largest_degree_up_to_kappa_leaves_the_list_as_it_is():
     assert bounds.partitions_with_at_least(1) == Bounds(7, 7, 0.95)
 
 
+@pytest.mark.thorough
 def test_a_kappa_that_the_degrees_chose_widens_what_they_say():
     """The kappa whose H is most underestimated by chance may be the one that is chosen: over all
     kappas together the bounds fail in at most a tenth of the runs."""

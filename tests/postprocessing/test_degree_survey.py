@@ -39,6 +39,7 @@ def test_it_is_nearly_exact_without_noise(degrees):
         assert beyond == pytest.approx((degrees > kappa).sum(), abs=2)
 
 
+@pytest.mark.thorough
 def test_the_interval_of_the_kept_share_holds():
     """20 seeded surveys at 90%. If it holds with 90%, it holds in 13 or fewer with a probability
     below 0.003."""
@@ -52,6 +53,7 @@ def test_the_interval_of_the_kept_share_holds():
     assert np.median(widths) < 0.3
 
 
+@pytest.mark.thorough
 def test_a_smooth_density_beats_single_cells():
     """The mean error of the kept share, over 12 seeded surveys, beside that of today's rule."""
     from dp_transforms.postprocessing.kappa_choice import kept_part
@@ -120,6 +122,7 @@ def test_it_repeats():
     assert np.array_equal(DegreeSurvey.of(released).draws, DegreeSurvey.of(released).draws)
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from([1, 2, 3, 5, 30, 1_000, 10_000]),

@@ -14,6 +14,7 @@ from dp_transforms.releases import HierarchySpec
 from tests.tapes import InsecureSeededTape
 
 
+@pytest.mark.thorough
 def test_levels_get_what_a_release_gives_them():
     groups = [("a", "x"), ("a", "y"), ("b", "x"), ("c", "x")]
     spec = HierarchySpec(
@@ -72,6 +73,7 @@ def test_releases_err_as_the_census_before_predicts():
         assert 0.5 < error / level.expected_dist < 1.35
 
 
+@pytest.mark.thorough
 def test_groups_of_other_sizes():
     """By default there are larger and smaller ones; none is larger than everything."""
     plan = plan_hierarchy(10_000, {"state": 5, "county": 100}, 1)

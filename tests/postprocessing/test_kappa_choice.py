@@ -46,6 +46,7 @@ def test_the_recommended_kappa_is_nearly_the_best_for_a_list(pairs):
     assert min(errors[1], errors[256]) > 1.2 * min(errors.values())
 
 
+@pytest.mark.thorough
 def test_what_is_dropped_is_what_bounding_drops(pairs):
     """With hardly any noise: within cells alone degrees are not known."""
     degrees = np.minimum(np.unique(pairs[:, 0], return_counts=True)[1], 1000)
@@ -82,6 +83,7 @@ def test_what_is_kept_is_said_in_words():
     assert "dropped 33.3% (31.8% to 34.8%)" in words
 
 
+@pytest.mark.thorough
 def test_users_of_the_largest_degree_make_every_part_one_at_most():
     """300 users have 900 partitions each, of which a histogram up to 100 tells nothing: 44% is
     kept at kappa 100, where it looks like everything."""
@@ -112,6 +114,7 @@ def test_noise_among_many_partitions_passes_for_no_users():
     assert sum(choice.recommended > 10 for choice in choices) <= 5
 
 
+@pytest.mark.thorough
 def test_users_of_three_partitions_are_given_three():
     released = ReleasedDegrees((1, 2, 3, 4, 5), (0, 0, 30_000, 0, 0), 1.0)
     assert choose_kappa(released, 1).recommended == 3
@@ -130,6 +133,7 @@ def test_users_of_one_partition_need_no_more(delta):
     assert choose_kappa(released, 1, delta).recommended == 1
 
 
+@pytest.mark.thorough
 def test_too_much_noise_is_said_and_too_little_epsilon_too():
     nobody = ReleasedDegrees((1, 2), (-4, 3), 0.1)
     with pytest.raises(ValueError, match="show no user: spend more"):

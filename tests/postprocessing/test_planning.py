@@ -41,6 +41,7 @@ test_a_zipf_list_out_of_range = refused(
 )
 
 
+@pytest.mark.thorough
 def test_rockyou_gets_the_errors_that_were_measured():
     # Means of a prototype of the decoder with deviations of one release; exact at epsilon 2.
     for plan, measured, deviation in zip(
@@ -51,6 +52,7 @@ def test_rockyou_gets_the_errors_that_were_measured():
         assert plan.selections == () and plan.other_dists == {}
 
 
+@pytest.mark.thorough
 def test_large_lists_are_planned_on_a_smaller_scale():
     mechanism = FrobeniusMechanism(epsilon=1)
     whole, scaled = (expected_dist(mechanism, zipf_list(10**7), n).dist for n in (1500, 300))
@@ -83,6 +85,7 @@ def test_lists_of_other_kinds_stand_beside_a_made_up_one():
         assert made_up_list.total == pytest.approx(40_000, rel=0.1)
 
 
+@pytest.mark.thorough
 def test_more_partitions_per_user_cost_error_and_users():
     reference = zipf_list(5_000)
     of_one, of_four = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 4))

@@ -130,7 +130,7 @@ def chances(distribution, f):
     [
         (ExponentialDistribution(1.25), (0.5, 0.9)),
         (ExponentialDistribution(2.0), (0.2,)),
-        (GEOMETRIC, (0.2, 0.9)),
+        pytest.param(GEOMETRIC, (0.2, 0.9), marks=pytest.mark.thorough),
     ],
     ids=repr,
 )
@@ -156,6 +156,7 @@ def test_lemma_2_under_the_exact_distribution(f, distribution):
         assert (np.exp(t * heads) * probabilities).sum() <= bound
 
 
+@pytest.mark.thorough
 def test_codes_are_probabilities():
     """Over all lists up to a total, the two weights of Lemma 1 add up to less than one each."""
     lists = list(map(enumeration.as_list, enumeration.partitions_of_at_most(25)))

@@ -139,6 +139,7 @@ def test_where_a_rough_survey_is_enough_users_beyond_the_bound_are_counted(tmp_p
     assert short.low == long.low and short.high < long.high - 200
 
 
+@pytest.mark.thorough
 def test_a_release_is_about_all_records_and_errs_less():
     # With fixed seeds. The bounded list alone misses all that bounding dropped.
     errors = []
@@ -174,6 +175,7 @@ def test_proved_intervals_hold_all_records():
     assert missed <= 10
 
 
+@pytest.mark.thorough
 def test_a_largest_degree_closes_intervals():
     for seed in range(3):
         release = dp.release(DATA, **COLUMNS, epsilon=1, largest_degree=60, secret=secret(seed))
@@ -280,6 +282,7 @@ def test_arguments_are_refused_before_anything_is_spent(options, words):
     assert session.remaining.epsilon == 5
 
 
+@pytest.mark.thorough
 def test_empty_data_and_one_user_are_released_alike():
     statement = dp.release(DATA, **COLUMNS, epsilon="0.5").statement
     for data in ({"user": [], "item": []}, {"user": [1], "item": [2]}):

@@ -15,6 +15,7 @@ from dp_transforms.engines.in_process import InProcess
 from dp_transforms.files.filenames import NAMED_USERS_FILE, PARTITIONS_FILE, PRIVACY_FILE
 from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.files.output import ReleaseDirectory
+from tests.cases import thorough_unless
 from tests.jobs import without_digests
 from tests.release_cases import CASES, each_period
 
@@ -38,7 +39,14 @@ def records(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module", params=LOADED)
+LOADED_FIRST = [
+    next(name for name in LOADED if type(CASES[name].spec) is kind)
+    for kind in dict.fromkeys(type(CASES[name].spec) for name in LOADED)
+]
+"""The first case of each kind."""
+
+
+@pytest.fixture(scope="module", params=thorough_unless(LOADED, LOADED_FIRST))
 def directory(request, records, tmp_path_factory):
     """The directory of a release, or of the first part of several."""
     case, path = CASES[request.param], tmp_path_factory.mktemp("release")

@@ -51,6 +51,7 @@ def released(**options):
     return dp.release_groups(DATA, **COLUMNS, groups=GROUPS, **options)
 
 
+@pytest.mark.thorough
 def test_each_list_is_released_as_if_it_were_alone():
     # With next to no noise.
     lists = released(epsilon_all=3000, epsilon_groups=5000)
@@ -85,6 +86,7 @@ def test_a_group_costs_its_attribute_s_part_and_all_lists_their_sum():
     assert spec.cost == PrivacyBudget(Fraction(1, 3) + 1 + Fraction(1, 10), 1e-6)
 
 
+@pytest.mark.thorough
 def test_surveys_of_groups_have_independent_noise():
     # Both sexes have equal records, and all users have twice as many.
     rows = [(user, item, user % 2) for user in range(200) for item in range(user % 4 // 2 + 1)]
@@ -120,6 +122,7 @@ def test_intervals_of_groups_hold():
     assert failures <= 7
 
 
+@pytest.mark.thorough
 def test_groups_with_surveys_are_saved_and_read(tmp_path):
     lists = released()
     lists.save(tmp_path / "out")
@@ -145,6 +148,7 @@ def test_groups_with_surveys_are_saved_and_read(tmp_path):
     assert "frequency lists of groups" in page and pictures
 
 
+@pytest.mark.thorough
 def test_a_bound_may_be_declared_beside_the_surveys():
     lists = released(max_partitions_per_user=2, survey=True)
     assert {release.kappa for release in lists.values()} == {2}
@@ -161,6 +165,7 @@ def test_groups_without_users_have_lists_too():
     assert [labelled[:2] for labelled in lists] == [("", ""), ("sex", "f"), ("sex", "m")]
 
 
+@pytest.mark.thorough
 def test_the_job_needs_no_kappa(tmp_path, capsys, failure):
     rows = zip(DATA["user"], DATA["item"], DATA["sex"], strict=True)
     text = "".join(f"{user},{item},{sex}\n" for user, item, sex in rows)

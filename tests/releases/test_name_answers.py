@@ -31,6 +31,7 @@ DEGREES = UserDegreeMechanism(2).release(
 )
 
 
+@pytest.mark.thorough
 def test_a_name_of_another_type_is_not_taken_for_one_that_is_not_named():
     records = {"who": range(200), "page": [7] * 200, "at": ["x"] * 200, "flag": [True] * 200}
     options = {"epsilon": 8, "delta": 1e-3, "max_partitions_per_user": 1}
@@ -52,6 +53,7 @@ def test_a_name_of_another_type_is_not_taken_for_one_that_is_not_named():
     assert not nobody[7].is_named and not nobody["7"].is_named
 
 
+@pytest.mark.thorough
 def test_words_say_which_records_a_plan_lets_count():
     # All users have 60 things, and the plan lets fewer of them count than were declared.
     pairs = np.indices((3_000, 60)).reshape(2, -1)
@@ -137,6 +139,7 @@ def test_what_is_not_named_has_at_most_so_many_users(names):
     assert named not in str(error.value)
 
 
+@pytest.mark.thorough
 def test_rounds_speak_of_users_with_few_partitions_or_not_at_all():
     rounds = select(11, strategy="renyi_rounds", counts=False)
     assert rounds["/none"].of == KAPPA and "users of at most 4 partitions each" in repr(rounds)
@@ -257,6 +260,7 @@ def test_a_selection_that_names_nothing_is_saved_beside_a_list(tmp_path):
     assert (tmp_path / "both/partitions" / NAMED_USERS_FILE).read_text().count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_names_beside_a_list_that_noise_left_empty_are_saved(tmp_path):
     # Of one user the list is empty in about half of all releases.
     columns = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
@@ -288,6 +292,7 @@ def test_other_records_are_refused(names, frequencies):
         names.beside(renamed)
 
 
+@pytest.mark.thorough
 def test_names_of_a_period_go_beside_no_list():
     # 1,000 users of six pages keep three of them. A survey knows of nobody with more than six, the
     # kappa of both weeks together, so that nothing would seem to be dropped.
@@ -304,6 +309,7 @@ def test_names_of_a_period_go_beside_no_list():
         names.beside(survey)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kappa", [None, 3])
 def test_unnamed_of_periods_have_at_most_so_many_users_of_few_partitions(kappa):
     # On each of four days, page n has n users with this page alone. Others have 40 pages of their
@@ -380,6 +386,7 @@ def exact_plan(strategy, statement):
     return strategy.planned(RoundPlan(**plan | {"counts_share": Fraction(plan["counts_share"])}))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kappa", "epsilon", "single_round"), [(None, 1, False), (KAPPA, 1, False), (1, 3, True)]
 )

@@ -114,6 +114,7 @@ def test_intervals_of_periods_hold():
     assert failures <= 6
 
 
+@pytest.mark.thorough
 def test_surveys_of_periods_have_independent_noise():
     # Equal records on each day: equal noise would show in equal surveys.
     rows = [(user, item, day) for user in range(50) for item in range(user % 3) for day in DAYS]
@@ -148,6 +149,7 @@ def test_a_user_changes_no_other_period_and_no_more_than_kappa_pairs_of_one():
     assert len(kept_of) == 8
 
 
+@pytest.mark.thorough
 def test_periods_with_surveys_are_saved_and_read_as_those_of_one_job(tmp_path):
     options = {"epsilon": 3, "max_periods_per_user": 2}
     released = dp.release_by_period(DATA, **COLUMNS, **SPAN, **options, secret=secret(1))

@@ -101,7 +101,22 @@ SLOW = {
     "names by what a look tells",
     "names of periods by what a look tells",
 }
-SOME_SLOW = [pytest.param(job, marks=[pytest.mark.slow] * (job in SLOW)) for job in JOBS]
+QUICK = {
+    "list",
+    "list by the geometric mechanism",
+    "list by the exponential mechanism",
+    "list in Parquet",
+    "names",
+    "names with counts",
+    "lists of periods",
+    "groups",
+    "degrees",
+    "degrees with a chosen bound",
+}
+MARKS = {
+    job: pytest.mark.slow if job in SLOW else pytest.mark.thorough for job in JOBS.keys() - QUICK
+}
+SOME_MARKED = [pytest.param(job, marks=MARKS.get(job, [])) for job in JOBS]
 
 
 @pytest.fixture
@@ -133,7 +148,7 @@ def of_neighbours(tmp_path_factory):
 
 
 # Of the scope "module", so that all tests of a job come together.
-EVERY_JOB = pytest.mark.parametrize("job", SOME_SLOW, scope="module")
+EVERY_JOB = pytest.mark.parametrize("job", SOME_MARKED, scope="module")
 
 
 @EVERY_JOB
@@ -266,6 +281,7 @@ def count(batch):
     return batch
 
 
+@pytest.mark.thorough
 def test_a_leak_in_a_counter_of_beam_is_seen(run, monkeypatch):
     rows, without_user, _ = neighbours(0)
     expand = BoundContributions.expand

@@ -90,6 +90,7 @@ def opened_elsewhere(value, **environment):
     return done.returncode, done.stderr.decode().rstrip().rpartition("\n")[2]
 
 
+@pytest.mark.thorough
 def test_another_process_opens_it_with_the_file_alone(sealed_secret, tmp_path):
     seal, other = tmp_path / "seal", tmp_path / "other"
     for file, content in ((seal, bytes(range(32))), (other, bytes(32))):

@@ -177,6 +177,7 @@ def test_segments_give_what_one_sweep_gives(monkeypatch):
             assert np.abs(of_segments - of_sweep).sum() <= 0.01 * len(of_segments)
 
 
+@pytest.mark.thorough
 @given(
     rows=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),
     columns=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),

@@ -103,6 +103,7 @@ def test_coordinates_that_no_lists_have_add_up_as_well():
     assert_they_add_up(decode_hierarchy(levels, parents), parents)
 
 
+@pytest.mark.thorough
 def test_small_groups_borrow_the_shape_of_their_parent():
     # Twelve groups of forty partitions, with seeds: there is nothing random.
     rng = np.random.default_rng(2)
@@ -141,6 +142,7 @@ def test_a_large_group_that_is_not_like_its_parent_has_a_curve_of_its_own():
         assert (same_places and np.allclose(curve.means, alone.means, rtol=1e-9)) == is_own
 
 
+@pytest.mark.thorough
 def test_places_that_arms_do_not_reach_change_nothing(monkeypatch):
     """Lists are the same if all places are computed in all passes, at two rates of noise, with
     seeds."""
@@ -265,6 +267,7 @@ def test_unique_partitions_stay_unique_in_groups():
     assert sum(curve.at(np.array([2]))[0][0] for curve in curves) < 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("groups", slow_unless([2, 10, 40], [2, 10]))
 def test_leaves_do_not_err_more_than_alone(groups):
     # Leaves of unequal sizes, whose shapes differ; with seeds there is nothing random.
@@ -316,6 +319,7 @@ def test_lists_keep_public_bounds_on_their_partitions(loose):
         )
 
 
+@pytest.mark.thorough
 def test_small_groups_with_exact_bounds_err_less_than_the_bounds_alone():
     # Sixty groups of thirty partitions, at a noise of 25 in each coordinate, with seeds. A list of
     # ones of the right length is what the bounds alone tell.

@@ -158,6 +158,7 @@ def test_all_numbers_below_the_total_are_as_likely_and_others_are_drawn_again():
         assert draw_below(256, tape, "c") == tape.prefix("c", 0, 8)
 
 
+@pytest.mark.thorough
 def test_more_than_min_retries_draws_are_made_with_probability_below_two_to_the_minus_k():
     total, tape, calls = 2**20 + 1, InsecureSeededTape(3), 1_000
     rejection = 1 - Fraction(total, 2**21)

@@ -27,6 +27,7 @@ def price(rate):
     return c + mpmath.log(mpmath.exp(c) - mpmath.qp(mpmath.exp(-c)) * 2 * mpmath.sinh(c))
 
 
+@pytest.mark.thorough
 @settings(max_examples=25)
 @given(st.fractions(Fraction(1, 100), 60, max_denominator=1000))
 def test_the_rate_costs_no_more_than_epsilon_and_nearly_as_much(epsilon):

@@ -55,6 +55,7 @@ def test_1000_draws_follow_the_distribution(private):
     distributions.assert_follows(drawn, distribution)
 
 
+@pytest.mark.thorough
 @settings(max_examples=20)
 @given(
     frequency_lists(),

@@ -25,6 +25,7 @@ def fit(target, total, eta, draws, first=0):
     return distributions.fit(drawn, distribution)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", [3, 4])
 def test_releases_have_the_distribution_of_enumeration(case):
     assert fit(*CASES[case], HALF, 300).p_value >= distributions.SIGNIFICANCE
@@ -84,6 +85,7 @@ def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
         ExactTotalMechanism(total=0, epsilon=0.1).release(FrequencyList())
 
 
+@pytest.mark.thorough
 def test_failures_are_as_private_as_releases(monkeypatch):
     """At a rate of ln 2 a draw for the empty list is empty with probability phi(1/2) = 0.2888, and
     for one user with 0.2888 / (2 - 1.5 * 0.2888) / 2 = 0.0922 (see ``exponential``)."""

@@ -90,6 +90,7 @@ def test_names_selected_by_counts(strategy, max_partitions, options, neighbours)
     assert DELTA / 2 < delta <= DELTA + ROUNDING
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", slow_unless(NOISY, NOISY[:1]))
 def test_names_with_noisy_counts(strategy):
     chosen, most = strategy(EPSILON, DELTA, 2), 5

@@ -7,7 +7,7 @@ import pytest
 
 from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy, explain, make_strategy
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
-from tests.cases import slow_unless
+from tests.cases import slow_unless, thorough_unless
 from tests.mechanisms.selection.shared import COUNTS, NOISY, select_with_counts
 from tests.tapes import InsecureSeededTape
 
@@ -24,6 +24,7 @@ def test_names():
         make_strategy("optimal", 1, 1e-5, composition="loose")
 
 
+@pytest.mark.thorough
 def test_at_a_delta_of_one_half_a_single_user_is_the_median():
     # With a tie of 1/2 the probability is exactly that, whatever epsilon is.
     made = make_strategy("laplace", 1, 0.5)
@@ -77,7 +78,7 @@ def test_auto_knows_what_is_bounded():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("max_partitions", [1, 3, 7])
+@pytest.mark.parametrize("max_partitions", thorough_unless([1, 3, 7], [3]))
 def test_keeping_grows_with_users_to_more_than_half_at_the_median(name, max_partitions):
     strategy = make_strategy(name, 0.7, 1e-4, max_partitions_per_user=max_partitions)
     kept = [strategy.keep_probability(n) for n in range(200)]
@@ -173,6 +174,7 @@ def test_budgets_for_which_there_are_not_enough_users_are_refused(max_partitions
         make_strategy("renyi_rounds", 1e-18, 1e-5, max_partitions_per_user=max_partitions)
 
 
+@pytest.mark.thorough
 def test_auto_and_the_explanation_leave_out_what_is_refused():
     explanation = explain(1e-14, 1e-5, users=[30])
     assert [strategy.name for strategy in explanation.strategies] == NAMES[:4]

@@ -47,7 +47,10 @@ def test_certain_statistics_need_no_number():
         OptimalDistribution(Fraction(1), Fraction(1, 10**5)),
         # So long ranges that the table has one entry for many statistics.
         OptimalDistribution(Fraction(1, 1000), Fraction(1, 10**9)),
-        ThresholdDistribution(RoundedGaussian(Fraction(10**12)), 4 * 10**6),
+        pytest.param(
+            ThresholdDistribution(RoundedGaussian(Fraction(10**12)), 4 * 10**6),
+            marks=pytest.mark.thorough,
+        ),
         OptimalDistribution(Fraction(1), Fraction(0)),
     ],
     ids=["short", "long", "normal", "never"],

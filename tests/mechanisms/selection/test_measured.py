@@ -39,6 +39,7 @@ class _Looking(MeasuredSelection):
                 return look
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("neighbours", "level"), [("add_or_remove", 5), (REPLACE, 2)])
 def test_every_cell_has_the_noise_of_its_part_of_the_look(neighbours, level):
     strategy = _Looking(1024 >> level, 1e-5, 3, neighbours=neighbours)
@@ -125,6 +126,7 @@ def test_every_plan_stays_within_the_budget(epsilon, max_partitions, neighbours)
         assert float(single.epsilon) == pytest.approx(left) and single.delta == delta
 
 
+@pytest.mark.thorough
 def test_one_partition_each_takes_optimal_and_many_take_rounds():
     for kappa, degree, by, rounds in (
         (1, 1, {"optimal"}, {1}),
@@ -138,6 +140,7 @@ def test_one_partition_each_takes_optimal_and_many_take_rounds():
         assert plan.by in by and plan.rounds in rounds and plan.partitions <= kappa
 
 
+@pytest.mark.thorough
 def test_counts_keep_names_by_a_plan_that_follows_from_the_look():
     for kappa, degree in ((1, 1), (3, 10), (30, 30)):
         with_counts = MeasuredSelection(1, 1e-5, kappa, counted=True)
@@ -150,6 +153,7 @@ def test_counts_keep_names_by_a_plan_that_follows_from_the_look():
         assert plan.by == "truncated_geometric" if degree == 1 else plan.counted <= kappa
 
 
+@pytest.mark.thorough
 def test_noise_alone_is_a_choice_too():
     strategy = MeasuredSelection(1, 1e-5, 10, counted=True)
     for sign in (-1, 1):
@@ -160,6 +164,7 @@ def test_noise_alone_is_a_choice_too():
         assert 1 <= plan.partitions <= 10
 
 
+@pytest.mark.thorough
 def test_budgets_of_predictions_are_about_those_of_plans():
     strategy = MeasuredSelection(1, 1e-5, 30)
     for partitions, (rounds, growth) in itertools.product((1, 30), ((3, 128), (2, 16))):
@@ -172,6 +177,7 @@ def test_budgets_of_predictions_are_about_those_of_plans():
         assert 0.97 * kept[1] <= kept[0]
 
 
+@pytest.mark.thorough
 def test_counts_follow_rounds_where_scaled_ones_would_be_wrong():
     users, items = nested_records(2)
     degrees, one_each = np.unique(users, return_counts=True)[1], np.unique(users, True)[1]
@@ -315,6 +321,7 @@ def test_look_choice_names_and_counts_are_private_together(monkeypatch, counted)
     assert DELTA / 10 < _whole_delta(strategy, plan_after, pairs) <= DELTA
 
 
+@pytest.mark.thorough
 def test_the_law_of_refined_looks_is_that_of_the_mechanism(monkeypatch):
     monkeypatch.setattr(module, "FIRST_LOOK", Fraction(1, 4))
     monkeypatch.setattr(module, "LEVELS", 2)
@@ -334,6 +341,7 @@ def test_the_law_of_refined_looks_is_that_of_the_mechanism(monkeypatch):
         assert abs(seen.get(key, 0) - draws * probability) < 5 * deviation
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [16, 18, 48])
 def test_users_are_known_within_a_third_where_a_look_ends(seed):
     # The degrees are those of 2,103 authors of a repository, by the words that they use. One look
@@ -349,6 +357,7 @@ def test_users_are_known_within_a_third_where_a_look_ends(seed):
     assert choice.plan.partitions > 10
 
 
+@pytest.mark.thorough
 def test_a_look_is_refined_until_users_stand_out_and_plans_agree():
     strategy = MeasuredSelection(1, 1e-5, 10)
     levels = []
@@ -405,6 +414,7 @@ def test_one_user_moves_as_many_counts_of_named_partitions_as_the_plan_says():
         assert sorted(changes) == [0] * (3 - moved) + [1] * moved
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [1e-9, 1.6e-8, 750, 5000])
 @pytest.mark.parametrize("level", [0, 5])
 def test_no_level_of_a_look_fails_at_an_extreme_epsilon(epsilon, level):

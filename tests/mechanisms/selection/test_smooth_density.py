@@ -43,6 +43,7 @@ def _posterior():
     return points, probabilities / probabilities.sum()
 
 
+@pytest.mark.thorough
 def test_draws_follow_the_posterior_distribution():
     points, probabilities = _posterior()
     draws = np.log(_model().draws(np.tile(SEEN, (600, 1))))

@@ -39,6 +39,7 @@ def test_a_list_has_many_forms(tmp_path_factory, private):
     assert len(private) * (len(private) + 1) <= 2 * private.total
 
 
+@pytest.mark.thorough
 @given(frequency_lists(), frequency_lists(), frequency_lists())
 def test_l1_is_a_metric_that_conjugation_keeps(a, b, c):
     assert a.l1_distance(b) == b.l1_distance(a)
