@@ -102,7 +102,6 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         both.release,
         functools.partial(write_both, writers),
         source,
-        whole=whole,
     )
 
 

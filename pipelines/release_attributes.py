@@ -91,7 +91,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     )
     flags.partition_column = []
     source = job_flags.records(flags, spec.columns)
-    return release_of(flags, spec, source, whole=spec.cost)
+    return release_of(flags, spec, source)
 
 
 def _share(text: str) -> tuple[str | tuple[str, ...], ExactNumber]:

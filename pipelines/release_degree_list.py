@@ -105,7 +105,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     spec = _spec(flags)
     edges = job_flags.records(flags, columns=(flags.source_column, [flags.target_column]))
     edges.check_ends()
-    return release_of(flags, spec, edges, whole=spec.cost)
+    return release_of(flags, spec, edges)
 
 
 def _spec(flags: argparse.Namespace) -> DegreesSpec | NodeDegreesSpec:

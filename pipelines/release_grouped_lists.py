@@ -108,7 +108,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     for warning in warnings_of_small_groups(spec, _sizes(flags, spec.attributes)):
         warn(warning)
     source = job_flags.records(flags, flags.group_by)
-    return release_of(flags, spec, source, whole=spec.cost)
+    return release_of(flags, spec, source)
 
 
 def warnings_of_small_groups(spec: GroupedSpec, sizes: dict[str, list[int]]) -> Iterator[str]:

@@ -109,7 +109,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         partition_groups=partition_groups,
     )
     source = job_flags.records(flags, spec.levels if partition_groups is None else ())
-    return release_of(flags, spec, source, whole=spec.cost)
+    return release_of(flags, spec, source)
 
 
 if __name__ == "__main__":

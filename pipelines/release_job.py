@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import Origin, PrivacyBudget, Request
+from dp_transforms.budget import Origin, Request
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
@@ -49,7 +49,6 @@ class PreparedRelease:
       write: writes the release, given the budget's entry and the elements of these collections. It
         is called once; on Beam it may be called again, in another process.
       source: the records; None if there are none.
-      whole: the budget of a ledger of this job alone; None if it needs none.
       check: checks other files than records, before anything is spent.
       may_fail: whether the list or the noise may prevent the release, see ``PartitionMechanism``.
       of_counts: makes the release of counts that exist already, without an engine.
@@ -63,7 +62,6 @@ class PreparedRelease:
     make: Callable[[Engine], Collections]
     write: Callable[..., None]
     source: RecordSource | None = None
-    whole: PrivacyBudget | None = None
     check: Callable[[], object] | None = None
     may_fail: bool = False
     of_counts: Callable[[], Collections] | None = None
@@ -275,7 +273,6 @@ def _pay_and_make(
     never_runs = on_beam is not None and on_beam.never_runs
     charged = spending(
         None if never_runs else flags.ledger,
-        release.whole,
         release.requests,
         origin,
         context.progress,

@@ -145,7 +145,6 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
         spec,
         source,
         bounded_by_job=not flags.already_bounded,
-        whole=None if spec.others_epsilon is None else spec.cost,
     )
 
 

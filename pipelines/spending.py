@@ -64,7 +64,6 @@ def origin_of(flags: argparse.Namespace, command: str) -> Origin:
 @contextlib.contextmanager
 def spending(
     path: str | None,
-    whole: PrivacyBudget | None,
     requests: Sequence[Request],
     origin: Origin | None = None,
     progress: Progress | None = None,
@@ -79,8 +78,8 @@ def spending(
     that never ran costs nothing.
 
     Args:
-      path: the ledger; None for a ledger of this job alone.
-      whole: the budget of a ledger of this job alone; None if there is to be none.
+      path: the ledger. None if there is none; then a statement lists the parts of the job's own
+        cost if there are several.
       requests: what to reserve.
       origin: the job, for its rows in the ledger.
       progress: after an error, its ``price`` is set to what became of the reservations.
@@ -89,13 +88,13 @@ def spending(
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little left;
         then nothing is reserved. Or it cannot be written after the release.
     """
-    if path is None and whole is None:
+    if path is None and len(requests) == 1:
         yield NO_BUDGET
         return
     with contextlib.ExitStack() as stack:
         if path is None:
-            assert whole is not None
             own = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ledger")
+            whole = sum((request.cost.budget for request in requests), PrivacyBudget(0))
             ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=requests[0].unit)
         else:
             ledger = _opened(path)

@@ -30,7 +30,6 @@ from pipelines.release_frequency_list import main
 from pipelines.spending import spending
 from tests.jobs import instead, job_flags, statement
 
-WHOLE = PrivacyBudget(1)
 PARTS = [
     Request("a list", Cost(PrivacyBudget("0.3"), 0.45)),
     Request("names", Cost(PrivacyBudget("0.2"))),
@@ -56,7 +55,7 @@ def flags(tmp_path, path, output="out"):
 
 def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
     Ledger.open(path).reserve("0.1", purpose="of somebody else")
-    with spending(path, WHOLE, PARTS) as entry:
+    with spending(path, PARTS) as entry:
         assert states(path) == ["reserved"] * 3
         ledger = entry.statement["budget"]["ledger"]
         assert [line["purpose"] for line in ledger[1:]] == ["a list", "names"]
@@ -67,10 +66,10 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
 
 
 def test_no_statement_shows_that_an_earlier_job_failed(path):
-    with pytest.raises(KeyError), spending(path, None, PARTS):
+    with pytest.raises(KeyError), spending(path, PARTS):
         raise KeyError
     Ledger.open(path).reserve("0.05", purpose="of nothing").abandon()
-    with spending(path, None, [PARTS[0]]) as entry:
+    with spending(path, [PARTS[0]]) as entry:
         stated = entry.statement["budget"]["ledger"]
     assert states(path) == ["failed", "failed", "abandoned", "committed"]
     assert [(line["purpose"], line["state"]) for line in stated] == [("a list", "committed")]
@@ -82,10 +81,10 @@ def test_no_statement_shows_that_a_job_failed_which_is_not_given_back(tmp_path):
     for name, error in (("fails", KeyError), ("comes out", None)):
         path = str(tmp_path / name)
         Ledger.create(path, 1, free_failures=0)
-        with contextlib.suppress(KeyError), spending(path, None, [PARTS[0]]):
+        with contextlib.suppress(KeyError), spending(path, [PARTS[0]]):
             if error is not None:
                 raise error
-        with spending(path, None, [PARTS[1]]) as entry:
+        with spending(path, [PARTS[1]]) as entry:
             stated.append(entry.statement["budget"]["ledger"])
     assert states(str(tmp_path / "fails"))[0] != states(str(tmp_path / "comes out"))[0]
     assert stated[0] == stated[1] and len(stated[0]) == 2
@@ -106,7 +105,7 @@ def test_no_statement_shows_that_a_job_failed_which_is_not_given_back(tmp_path):
     ],
 )
 def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, begins, error, state):
-    with pytest.raises(type(error)), spending(path, WHOLE, PARTS) as entry:
+    with pytest.raises(type(error)), spending(path, PARTS) as entry:
         if begins:
             # As in a worker, to which it was sent.
             pickle.loads(pickle.dumps(entry)).begin()
@@ -125,13 +124,13 @@ def test_a_ledger_that_cannot_be_read_after_a_reservation_gives_it_back(path, mo
     progress = Progress()
     with monkeypatch.context() as patched, pytest.raises(InputError, match="ledger cannot be"):
         patched.setattr(Ledger, "lines", unreadable)
-        with spending(path, None, PARTS, progress=progress):
+        with spending(path, PARTS, progress=progress):
             pytest.fail("the release must not begin")
     assert progress.price is Price.GIVEN_BACK and not Ledger.open(path).spent().epsilon
 
 
 def test_a_worker_does_not_begin_in_another_ledger_of_the_same_name(path):
-    with spending(path, WHOLE, PARTS) as entry:
+    with spending(path, PARTS) as entry:
         os.replace(path, f"{path}.right")
         # As on a machine that does not share the file system.
         other = Ledger.create(path, 9)
@@ -142,9 +141,14 @@ def test_a_worker_does_not_begin_in_another_ledger_of_the_same_name(path):
         os.replace(f"{path}.right", path)
 
 
-def test_a_job_without_a_shared_ledger_has_one_of_its_own():
-    with pytest.raises(InputError, match="only epsilon 0"), spending(None, WHOLE, PARTS * 3):
-        pytest.fail("more than the whole")
+def test_a_job_without_a_shared_ledger_states_its_parts():
+    with spending(None, PARTS) as entry:
+        budget = entry.statement["budget"]
+    assert budget["epsilon"] == "0.5"
+    assert [line["purpose"] for line in budget["ledger"]] == ["a list", "names"]
+    # The cost of a single part is that of the release, which each statement has.
+    with spending(None, PARTS[:1]) as entry:
+        assert entry.statement == {}
 
 
 @pytest.mark.parametrize("released", [False, True])
