@@ -135,6 +135,15 @@ def test_the_table_shares_no_code_with_the_walk():
     assert names == {"Eta", "FrequencyList", "ObjectArray", "RandomTape", "draw_below"}
 
 
+def test_only_tests_of_benchmarks_import_them():
+    # A test of the product must not need a change because a benchmark changes.
+    tests = ROOT / "tests"
+    for path in tests.rglob("test_*.py"):
+        if path.parent != tests / "benchmarks":
+            folders = {name.partition(".")[0] for name in imported(ast.parse(path.read_text()))}
+            assert "benchmarks" not in folders, path
+
+
 VAGUE_NAMES = {"beside", "found", "one", "said", "told"}
 """Variables that do not say what they hold."""
 

@@ -3,9 +3,11 @@ import os
 import platform
 from importlib import metadata
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benchmarks.throughput_data import clicks, write
 from dp_transforms import __version__
 from dp_transforms.budget import Ledger
 from dp_transforms.engines import local_shuffle
@@ -19,13 +21,39 @@ from tests.in_process_engine import NoNoise
 from tests.jobs import job_flags, statement
 
 
+def power_ranks(rng, ranks, exponent):
+    """3,000 draws from 0, ..., ranks - 1, where larger ones are rarer by about a power."""
+    power = 1 - exponent
+    draws = (1 + rng.random(3000) * ((ranks + 1.0) ** power - 1)) ** (1 / power)
+    return np.minimum(draws.astype(np.int64), ranks) - 1
+
+
+def clicks(path):
+    """Writes records of skewed users and items, by the suffix as Parquet or as CSV."""
+    rng = np.random.default_rng(3000)
+    users = power_ranks(rng, 60, 1 / 0.9) * 2654435761 % 999999937
+    items = power_ranks(rng, 50_000, 1.07) * 40503 % 99991
+    table = pa.table(
+        {
+            "user": [f"customer-{user:09}" for user in users.tolist()],
+            "partition": [f"/shop/item/{item:05}" for item in items.tolist()],
+        }
+    )
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, use_dictionary=not path.name.endswith(".plain.parquet"))
+    else:
+        with pa.output_stream(str(path)) as stream:
+            pa.csv.write_csv(table, stream)
+    return str(path)
+
+
 def test_every_format_and_number_of_buckets_has_the_same_counts(tmp_path):
     # 60 users with up to 70 items each, of which 5 are kept. Small records are cut into fewer
     # buckets than 160.
     secret = JobSecret.insecure_for_testing(7)
     num_buckets = {"parquet": 1, "plain.parquet": 2, "csv": 3, "csv.gz": 160}
     for suffix, number in num_buckets.items():
-        path = write(tmp_path / f"clicks.{suffix}", clicks(3000))
+        path = clicks(tmp_path / f"clicks.{suffix}")
         engine = InProcess(RecordFiles(path, "user", ["partition"]), secret, number)
         ((counts,),) = engine.frequency_list(ListSpec(NoNoise()))
         digest = hashlib.sha256(repr(sorted(counts)).encode()).hexdigest()
