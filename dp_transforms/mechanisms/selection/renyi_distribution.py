@@ -131,8 +131,10 @@ class RenyiDistribution(KeepDistribution):
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < 1:
             return exactly(1)
-        odds = exactly(gmpy2.mpq(_curve(self).at(statistic), _UNIT))
-        return 1 / (1 + odds.rounded(precision + _GUARD_BITS).exp())
+        down, up = rounding_pair(precision + _GUARD_BITS)
+        odds = gmpy2.mpq(_curve(self).at(statistic), _UNIT)
+        least, most = down.exp(odds), up.exp(odds)
+        return Enclosure(down.div(1, up.add(1, most)), up.div(1, down.add(1, least)))
 
     @cached_property
     def reach(self) -> int:
