@@ -262,13 +262,16 @@ class JobParser(OneLineParser):
             first: [kind for kind in kinds if kind[0].endswith(("bool", "null", "merge"))]
             for first, kinds in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
-        loader = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
+        loader: Any = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
+        loader.add_constructor("tag:yaml.org,2002:map", _mapping_without_repeats)
 
         try:
             with open(_option_file(os.path.expanduser(path)), encoding="utf-8") as file:
                 settings = yaml.load(file, loader)
         except OSError as error:
             self.error(f"--config={path} cannot be read: {(error.strerror or '').lower()}")
+        except _RepeatedKeyError as error:
+            self.error(f"--config={path} has {error} twice: give each flag once")
         except Exception:
             # PyYAML passes on the errors of impossible numbers, dates and depths.
             self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
@@ -432,6 +435,19 @@ def command(
         return run_command
 
     return decorate
+
+
+class _RepeatedKeyError(Exception):
+    """Raised for a mapping in an option file that has a key twice. Its text is the key."""
+
+
+def _mapping_without_repeats(loader: Any, node: Any) -> Any:
+    """Makes a mapping, of which PyYAML alone would silently take the last value of a key."""
+    keys = [key.value for key, _ in node.value]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise _RepeatedKeyError(key)
+    return loader.construct_yaml_map(node)
 
 
 def _option_file(path: str) -> str:

@@ -277,8 +277,9 @@ def _why_the_default(
         "chosen by\nepsilon and KAPPA (--max_partitions_per_user) alone. All are epsilon-DP.\n"
         f"geometric works from {least} on (ln 3 * KAPPA), the other mechanisms everywhere."
     )
-    if min(plan.epsilon for plan in plans) < least:
-        there = expected_dist(partition_mechanism(least, max_partitions), reference).dist
+    below = [plan.expected_dist for plan in plans if plan.epsilon < least]
+    there = expected_dist(partition_mechanism(least, max_partitions), reference).dist
+    if below and there < min(below):
         text += (
             f"\nAn epsilon of {least}, just above ln 3 * KAPPA, would buy the geometric mechanism: "
             f"expected dist {there:,.0f}."

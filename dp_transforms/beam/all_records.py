@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dp_transforms.beam.batching import ToTables
-from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_bounded
 from dp_transforms.beam.contributions import BoundContributions, add_counts
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
@@ -98,7 +98,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
-        refuse_counts(records, "ReleaseAllRecords")
+        refuse_bounded(records, "ReleaseAllRecords")
         spec = self._spec
         secret = secret_for(records.pipeline, self._secret)
         secret.claim(records, "survey and frequency list")

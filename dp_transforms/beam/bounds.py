@@ -111,6 +111,16 @@ def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
     return bound
 
 
+def refuse_bounded(records: beam.PCollection, transform: str) -> None:
+    """Raises a ValueError if records are counts, or if a bound on them is known. Then some may have
+    been dropped, and what is released about all records would be about the others."""
+    if refuse_counts(records, transform).partitions is not None:
+        raise ValueError(
+            f"{transform} takes all records of each user, but these were bounded: leave "
+            "BoundContributions or DeclareBounded out"
+        )
+
+
 def known_bound(pcoll: beam.PCollection, claimed: int | None, transform: str) -> int:
     """Returns the kappa of a release of counts: the claimed number if there is one, or else the
     known bound.

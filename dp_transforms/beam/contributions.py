@@ -17,6 +17,7 @@ from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, sum_counts
+from dp_transforms.mechanisms.arguments import boolean
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS, route_by
 from dp_transforms.runtime.job_secret import JobSecret
@@ -41,6 +42,10 @@ class BoundContributions(BoundAware, beam.PTransform):
       secret: the job's secret; by default each application of the transform draws a fresh one.
       num_buckets: the number of buckets that users are shuffled into, see
         ``columnar.scattering.num_buckets_for``.
+
+    The steps before must treat one user's records independently of other users, as a ``Map`` or a
+    ``Filter`` of single records does. Nothing checks this: otherwise one user decides about records
+    of others, and a release is less private than it says.
 
     Raises:
       ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,
@@ -97,6 +102,10 @@ class DeclareBounded(BoundAware, beam.PTransform):
     counted in at most kappa partitions, once in each. The steps before must treat one user's
     records independently of other users. Nothing checks this: a release after a wrong declaration
     is less private than it says.
+
+    A release that takes counts takes the elements after this step for pairs of a partition and a
+    count. So apply ``CountDistinctUsers`` to records first. Otherwise users are taken for
+    partitions, and partitions that are integers for counts.
 
     Raises:
       ValueError: kappa is not a positive integer, or is below the known bound of the input.
@@ -173,6 +182,8 @@ class CountDistinctUsers(BoundAware, beam.PTransform):
         self._already_distinct = already_distinct
         self._secret = secret
         self._num_buckets = num_buckets
+        if already_distinct is not None:
+            boolean("already_distinct", already_distinct)
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)

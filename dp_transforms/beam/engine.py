@@ -267,10 +267,8 @@ class _Report(beam.DoFn):
 
 
 def _names_and_entries(selected: Any) -> tuple[beam.PCollection, ...]:
-    """Returns the collections of a selection with or without entries."""
-    if isinstance(selected, dict):
-        return selected["partitions"], selected["entries"]
-    return (selected,)
+    """Returns the names of a selection, and the entries if it has them."""
+    return tuple(selected[name] for name in ("partitions", "entries") if name in selected)
 
 
 def _called(_: None, write: Callable[..., None], *collections: Any) -> None:

@@ -23,7 +23,7 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
 
     Random decisions are fixed when a transform is applied. A second run would repeat them on data
     that may have changed. Nothing notices if a description from ``Pipeline.to_runner_api`` is run
-    twice: do not do it.
+    twice, or if a runner's own ``run_pipeline`` is called: do not do it.
 
     Args:
       pipeline: the pipeline to which the transform is applied.

@@ -35,7 +35,9 @@ from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.mechanisms.arguments import boolean
 from dp_transforms.runtime.python_values import (
+    column_name,
     frame_column,
     has_null,
     is_row,
@@ -300,9 +302,9 @@ class ToRecords(beam.PTransform):
     ):
         super().__init__()
         # ``expand`` checks that all of these are names, or all are positions.
-        self._user: Any = user
+        self._user: Any = column_name("user", user)
         self._partition = several_names(partition)
-        self._drop_nulls = drop_nulls
+        self._drop_nulls = boolean("drop_nulls", drop_nulls)
 
     @property
     def _names(self) -> list[Any]:

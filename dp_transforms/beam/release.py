@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 
 from dp_transforms.beam.batching import ToTables, parts_of
-from dp_transforms.beam.bounds import ReleaseTransform, known_bound
+from dp_transforms.beam.bounds import ReleaseTransform, known_bound, refuse_bounded
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import (
@@ -179,6 +179,7 @@ class ReleaseUserDegrees(ReleaseTransform, beam.PTransform):
         self._context = context
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_bounded(records, "ReleaseUserDegrees")
         secret = secret_for(records.pipeline, self._secret)
         secret.claim(records, f"{self._context} by {identifier(self._mechanism)}")
         bound = BoundContributions(

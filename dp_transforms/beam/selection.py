@@ -85,9 +85,9 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
       context: a name that makes the random numbers of several selections under one secret
         independent. Two with the same context and strategy would use the same random numbers, and
         are refused for different data.
-      with_entries: return a dictionary with one more collection, ``"entries"``. Its elements are
-        dictionaries of what the statement can say only after the release, such as the plan that
-        "measured" chose and the noise of its counts.
+      with_entries: return a dictionary in any case. It has one more collection, ``"entries"``, if
+        the statement can say something only after the release, such as the plan that "measured"
+        chose and the noise of its counts. The elements are dictionaries of this.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
@@ -215,7 +215,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
             entries.append(others | "Entries" >> beam.Map(other_users.entries_of_others))
         if self._with_entries and spec.has_entries:
             collections["entries"] = tuple(entries) | "AllEntries" >> beam.Flatten()
-        return collections if len(collections) > 1 else names
+        return collections if self._with_entries or len(collections) > 1 else names
 
     def display_data(self) -> dict[str, Any]:
         described = {} if self._max_partitions is None else displayed(self._spec.strategy)

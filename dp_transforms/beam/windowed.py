@@ -18,7 +18,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.trigger import AfterWatermark, DefaultTrigger
-from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp, TimestampTypes
 
 from dp_transforms.beam.batching import ToTables, objects, parts_of
@@ -244,12 +244,13 @@ class _Label(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,
         timestamp: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[Any]:
-        if timestamp == MIN_TIMESTAMP:
+        if timestamp in (MIN_TIMESTAMP, GlobalWindow().max_timestamp()):
             # Without times no record is in a window to release. All lists would be empty, and cost
-            # the whole epsilon.
+            # the whole epsilon. A step that groups records, such as BoundContributions, gives them
+            # the time at which the global window ends.
             raise InputError(
-                "a record has no event time: give records their times before WindowInto, by "
-                "beam.window.TimestampedValue"
+                "a record has no event time: give records their times right before WindowInto, by "
+                "beam.window.TimestampedValue, and after steps that group or bound them"
             )
         name = self._names.get(window.start.micros)
         if name is None:

@@ -447,10 +447,10 @@ def _column_of_container(values: Any, name: str) -> Any:
 
 def _without_missing(values: Iterable[Any]) -> list[Any]:
     """Returns the values, with None in place of the values by which pandas marks missing ones."""
+    # Another thread may be importing pandas, which then lacks these: then no value is one of them.
     pandas = sys.modules.get("pandas")
-    if pandas is None:
-        return list(values)
-    return [None if value is pandas.NaT or value is pandas.NA else value for value in values]
+    missing = [getattr(pandas, name, None) for name in ("NaT", "NA")]
+    return [None if any(value is mark for mark in missing) else value for value in values]
 
 
 def _is_column(values: Any) -> bool:

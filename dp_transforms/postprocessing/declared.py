@@ -14,12 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    MODEL,
     SHARE,
     SUM,
     TOTAL,
+    Answers,
+    Estimate,
+    ModelIntervals,
     RateCurve,
     ReleaseIntervals,
 )
@@ -70,6 +76,24 @@ class Declared(NamedTuple):
         if name == ROWS:
             return min(self.most_users if index <= nodes else 0, most)
         return min(nodes if index <= self.most_users else 0, most)
+
+
+class DeclaredModel(Answers):
+    """Cuts the intervals of the decoder's model to what was declared."""
+
+    _kind = MODEL
+
+    def __init__(self, model: ModelIntervals, declared: Declared):
+        self.released = model.released
+        self._model, self._declared = model, declared
+
+    def alpha_guesswork_bits(self, alpha: Number, confidence: float = CONFIDENCE) -> Estimate:
+        return self._model.alpha_guesswork_bits(alpha, confidence)
+
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
+        low, high = self._model._ends(name, index, value, confidence)
+        most = self._declared.most(name, index)
+        return min(low, most), min(high, most)
 
 
 class DeclaredIntervals(ReleaseIntervals):

@@ -191,7 +191,8 @@ class Answers(ABC):
         return self._estimate(SMALL_SHARE, confidence, positive_integer("fewer_than", fewer_than))
 
     def unique_users(self, confidence: float = 0.95) -> Estimate:
-        """Estimates the number of users who share their partition with nobody."""
+        """Estimates the number of users who share their partition with nobody. If users have
+        several partitions, it is the number of partitions with a single user."""
         return self.users_in_small_partitions(2, confidence)
 
     def share_unique(self, confidence: float = 0.95) -> Estimate:

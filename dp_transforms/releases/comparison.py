@@ -127,6 +127,11 @@ def compare(
     """
     if not all(isinstance(release, ListRelease) for release in (first, second)):
         raise ValueError("compare takes two lists, not names, groups or periods")
+    if ("degree" in first.statement) != ("degree" in second.statement):
+        raise ValueError(
+            "compare takes two lists of the same kind, and these are one of users' partitions and "
+            "one of degrees of a graph"
+        )
     names = names_of(first.statement)
     asked: Sequence[Question] = QUESTIONS
     if numbers is not None:

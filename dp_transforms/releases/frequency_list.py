@@ -23,7 +23,7 @@ from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.postprocessing.declared import Declared, DeclaredIntervals
+from dp_transforms.postprocessing.declared import Declared, DeclaredIntervals, DeclaredModel
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     SUM,
@@ -139,10 +139,16 @@ class ListRelease(Release, Answers):
         else:
             distribution = distribution_of_statement(dict(self.statement))
             intervals = WalkIntervals(self.released, distribution)
+        declared = self._declared
+        return intervals if declared is None else DeclaredIntervals(intervals, declared)
+
+    @property
+    def _declared(self) -> Declared | None:
+        """Returns what was declared about the data, or enforced; None if nothing was."""
         declared = {
             name: self.statement[name] for name in Declared._fields if name in self.statement
         }
-        return DeclaredIntervals(intervals, Declared(**declared)) if declared else intervals
+        return Declared(**declared) if declared else None
 
     @property
     def why_without_intervals(self) -> str:
@@ -228,7 +234,8 @@ class ListRelease(Release, Answers):
     def model(self) -> Answers:
         """Returns answers with shorter intervals. These are not proved: they are only as good as
         the decoder's model of lists. Raises a ValueError if the list has no noisy coordinates."""
-        return model_intervals_of(self.released)
+        model, declared = model_intervals_of(self.released), self._declared
+        return model if declared is None else DeclaredModel(model, declared)
 
     def plot(
         self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE

@@ -423,7 +423,8 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
         f"{statement['neighbours']}.",
         f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
         "so one user moves all lists of a level together by no more than one list. The groups are "
-        "public. The list of each group has the partitions of the groups below it together.",
+        "public. What is in none of them is in no list. The list of each group has the partitions "
+        "of the groups below it together.",
         bound_words(statement),
         mechanism_words((entry["mechanism"] for entry in statement["levels"]), "users"),
     ]

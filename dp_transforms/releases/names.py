@@ -16,7 +16,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_FILE
 from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms import DiscreteLaplace
-from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.arguments import boolean, shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.mechanisms.selection import (
@@ -90,6 +90,9 @@ class NamesSpec(ReleaseSpec):
                 "strategy must be a SelectionStrategy, such as OptimalSelection(1, 1e-9), "
                 f"got {type(self.strategy).__name__}"
             )
+        for argument in ("noisy_counts", "already_bounded", "intervals"):
+            # The text "False" would be taken for True.
+            boolean(argument, getattr(self, argument))
         if isinstance(self.public_partitions, (str, bytes)):
             # A text would be taken for a sequence of letters.
             raise TypeError(

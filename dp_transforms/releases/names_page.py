@@ -176,9 +176,12 @@ def names_words(statement: Mapping[str, Any]) -> list[str]:
         least = statement["pre_threshold"]
         paragraphs.append(f"Partitions of fewer than {least:,} users are never named.")
     if statement.get("public_partitions"):
+        tells = "the numbers of their users"
+        if not statement["noisy_counts"]:
+            tells = "which of them have a noisy number of users that reaches the threshold"
         paragraphs.append(
             f"Names that were public before: {statement['public_partitions']:,}. About these the "
-            "release tells only the numbers of their users."
+            f"release tells only {tells}."
         )
     paragraphs += choice_words(statement)
     return [*paragraphs, mechanism_words([f"selection strategy {statement['strategy']}"], "users")]

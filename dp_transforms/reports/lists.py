@@ -24,6 +24,7 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.reports import page
+from dp_transforms.reports.entries import SURVEY
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, of_periods, some, wording
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def all_records_page(release: AllRecordsRelease, words: Words) -> page.Page:
     intro = f"""{terms.total.capitalize()} {terms.things}: these are estimates of all
 records{of_which}. They follow from a list of the records that bounding kept{terms.bound}, and
 from a survey of how many {terms.things} {terms.users} have. By a model, the survey says that this
-is about {kept} of all pairs. The intervals hold for all of these records, over the noise of both
-releases. The release does not say which {terms.things}."""
+is about {kept} of all pairs{of_which}. The intervals hold for all of these records, over the noise
+of both releases. The release does not say which {terms.things}."""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
     return page.document(terms.title, words, content, {"": release}), pictures
 
@@ -109,30 +110,51 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     """Makes the page of two lists side by side."""
     terms_of_both = [wording(dict(each.statement), words) for each in comparison.lists]
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
-    bounds = ""
-    for label, terms in zip(comparison.labels, terms_of_both, strict=True):
-        bounds += terms.limits(f"The list {label} is")
+    are_estimates = [SURVEY in each.statement for each in comparison.lists]
+    abouts, bounds = "", ""
+    for label, terms, is_estimate in zip(
+        comparison.labels, terms_of_both, are_estimates, strict=True
+    ):
+        if is_estimate:
+            abouts += (
+                f" The list {label} is an estimate of all records, from those that bounding kept "
+                "and a survey."
+            )
+        else:
+            abouts += (
+                f" Before noise, the numbers of {label} differ from these by the noise that makes "
+                "them private."
+            )
+            bounds += terms.limits(f"The list {label} is")
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
         (_named(question, terms_of_both[0]), *map(_text, answered))
         for question, *answered in zip(comparison.questions, *answers, strict=True)
     ]
     confidence = comparison.differences[0].confidence
-    intro = (
-        f"Two released lists: {' and '.join(comparison.labels)}. Their numbers before noise differ "
-        f"from these by the noise that makes them private.{bounds}"
-    )
+    intro = f"Two released lists: {' and '.join(comparison.labels)}.{abouts}{bounds}"
+    # If numbers of bounded records differ, those of all records may still be equal.
+    which = "numbers before noise"
+    if all(are_estimates):
+        which = "numbers of all records"
+    elif any(are_estimates):
+        which = "numbers that each list is about"
+    elif bounds:
+        which = "numbers of bounded records before noise"
     caption = (
-        "Both lists by rank. The shaded bands hold the numbers before noise, each with "
-        f"{CONFIDENCE:.0%} confidence."
+        f"Both lists by rank. The shaded bands hold the {which}, each with {CONFIDENCE:.0%} "
+        "confidence."
     )
     about = (
         "The difference is the second number minus the first. The interval below it contains the "
-        f"difference before noise with {confidence:.0%} confidence, over the noise of both lists. "
-        "Each interval holds by itself. If it does not contain 0, the numbers before noise differ"
+        f"difference of the {which} with {confidence:.0%} confidence, over the noise of both "
+        f"lists. Each interval holds by itself. If it does not contain 0, the {which} differ."
     )
-    # If numbers of bounded records differ, those of all records may still be equal.
-    about += ", of bounded records." if bounds else "."
+    if any(are_estimates) and bounds:
+        about += (
+            " One list is about all records and the other about bounded ones: a part of the "
+            "differences may come from this."
+        )
     picture = page.figure(pictures[COMPARISON_PICTURE], caption)
     heads = ("", *comparison.labels, "Difference")
     content = f"<p>{html.escape(intro)}</p>\n{picture}\n"

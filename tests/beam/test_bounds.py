@@ -60,6 +60,8 @@ REFUSED = {
     "bounded edges": ((BOUND, dp.CountDegrees("in")), "CountDegrees takes all edges"),
     "bounded edges of nodes": ((BOUND, FILTER, dp.CountProjectedDegrees(2)), "takes all edges"),
     "counts as users": ((COUNTED, dp.ReleaseUserDegrees(1)), "but these are counts"),
+    "bounded users": ((BOUND, dp.ReleaseUserDegrees(1)), "takes all records of each user"),
+    "bounded before a survey": ((BOUND, dp.ReleaseAllRecords(1)), "takes all records of each"),
     "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
     "numbers": ((beam.Map(lambda r: (r[0], 5)), BOUND, release(2)), "takes counts, but these"),
     "declared less than it is": ((BOUND, dp.DeclareBounded(1)), "contradicts"),

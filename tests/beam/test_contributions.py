@@ -6,7 +6,7 @@ from apache_beam.transforms.display import DisplayData
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
+from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, ToRecords
 from dp_transforms.columnar.scattering import MAX_BUCKETS
 from tests import reference
 from tests.beam_runs import few_pipelines, of_kind, rows_of, run, table_of
@@ -83,3 +83,10 @@ def test_nulls_in_distinct_tables_are_refused():
         table = pa.table(columns, names=["user", "partition"])
         with pytest.raises(ValueError, match="has nulls"):
             run([table], CountDistinctUsers(already_distinct=True))
+
+
+def test_texts_are_not_taken_for_true():
+    with pytest.raises(ValueError, match="already_distinct must be True or False"):
+        CountDistinctUsers(already_distinct="False")
+    with pytest.raises(ValueError, match="drop_nulls must be True or False"):
+        ToRecords(drop_nulls="False")

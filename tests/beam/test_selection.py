@@ -222,3 +222,20 @@ def test_distributions_of_both_kinds_hold_in_one_release():
         noisy, *ends = np.transpose(counts)
         assert noisy.min() == least
         assert np.array_equal(ends, kept.count_intervals(noisy))
+
+
+@pytest.mark.parametrize("argument", ["noisy_counts", "already_bounded", "intervals"])
+def test_a_text_is_not_taken_for_true(argument):
+    # "False" switched the bounding off.
+    with pytest.raises(ValueError, match=f"{argument} must be True or False, got 'False'"):
+        dp.SelectPartitions(1, 1e-3, 1, strategy="truncated_geometric", **{argument: "False"})
+
+
+def test_a_selection_with_entries_returns_a_dictionary_in_any_case():
+    for bounded in (False, True):
+        with beam.Pipeline() as pipeline:
+            records = pipeline | beam.Create([("ann", "a")])
+            if bounded:
+                records |= dp.BoundContributions(1)
+            selected = records | dp.SelectPartitions(1, 1e-3, 1, with_entries=True)
+            assert "partitions" in selected

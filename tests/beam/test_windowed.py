@@ -189,6 +189,16 @@ def test_a_trigger_at_the_end_of_a_window_fires_once():
     assert list(released[1]) == [(2, 1)]
 
 
+def test_records_that_a_step_has_grouped_have_no_event_times():
+    # All lists were empty, at the whole price.
+    with pytest.raises(ValueError, match="after steps that group or bound them"):
+        run(
+            lambda p: p | timed([(1, "a", 5), (2, "a", 6)])
+            | dp.BoundContributions(1) | beam.WindowInto(window.FixedWindows(60)),
+            dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}),
+        )  # fmt: skip
+
+
 def test_records_without_event_times_are_refused():
     release = dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60})
     with pytest.raises(ValueError, match="a record has no event time: give records their times"):

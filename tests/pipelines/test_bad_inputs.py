@@ -129,6 +129,7 @@ FAULTS_OF_FLAGS = [
     any_job("--config={tmp}/loop.yaml", "a value or a list of values"),
     any_job("--config={tmp}/list.yaml", "must be a mapping"),
     any_job("--config={tmp}/nested.yaml", "config"),
+    any_job("--config={tmp}/twice.yaml", "has epsilon twice: give each flag once"),
     any_job("--input={tmp}/none-*.csv", "no file matches", FAILURE),
     any_job("--input=", "no file matches", FAILURE),
     any_job("--input={tmp}", "is a directory: give its files", FAILURE),
@@ -336,6 +337,7 @@ FILES = {
     "loop.yaml": b"epsilon: &a [*a]\n",
     "list.yaml": b"- epsilon\n",
     "nested.yaml": b"config: other.yaml\n",
+    "twice.yaml": b"epsilon: 1\nepsilon: 5\n",
 }
 
 

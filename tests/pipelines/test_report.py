@@ -336,7 +336,7 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     text = words_of(page)
     assert text.count("is of at most 2 urls of each user in each of at most 2 days, chosen") == 2
     # Records were dropped, so that nothing is said of true numbers.
-    assert "the numbers before noise differ, of bounded records." in text
+    assert "the numbers of bounded records before noise differ." in text
     assert "true numbers" not in text and "true difference" not in text
     assert text.count("Privacy statement: 2026-01-0") == 2
     odd = ["--about=share of a$b$_{<i>", "--users=$x^$", "--data_name=$\\frac$"]

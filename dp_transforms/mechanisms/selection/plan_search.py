@@ -360,6 +360,12 @@ def _about_budgets(budget: PlanBudget, plan: RoundPlan) -> tuple[RenyiBudget, ..
 @lru_cache(maxsize=4096)
 def _about_rounds(budget: PlanBudget, plan: RoundPlan) -> tuple[Round, ...]:
     """Returns about the rounds of a plan, as predictions need them."""
+    hidden = budget.pre_threshold - 1
+    return tuple(of_round.beyond(hidden) for of_round in _about_all_users(budget, plan))
+
+
+def _about_all_users(budget: PlanBudget, plan: RoundPlan) -> tuple[Round, ...]:
+    """Returns about the rounds of a plan without a pre-threshold."""
     if plan.by == GaussianSelection.name:
         single = budget.single(plan)
         relative = relative_threshold(single.budget, plan.partitions)

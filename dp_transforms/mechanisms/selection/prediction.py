@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,6 +58,14 @@ class Round:
     step: Callable[[FloatArray], FloatArray]
     keep: Callable[[FloatArray], FloatArray]
     shared_order: bool = False
+
+    def beyond(self, hidden: int) -> Round:
+        """Returns the round in which only the sum beyond the weights of so many users counts, as
+        with a pre-threshold of one user more."""
+        if not hidden:
+            return self
+        weights = hidden * float(self.step(np.ones(1))[0])
+        return replace(self, keep=lambda sums: self.keep(sums - weights))
 
 
 @dataclass(frozen=True, eq=False)
