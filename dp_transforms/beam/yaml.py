@@ -399,7 +399,8 @@ def _time(name: str, text: str) -> Timestamp:
     """Returns the time of a text with a day or a time, which is in UTC unless it has a zone."""
     try:
         time = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except (AttributeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
+        # YAML reads 2026-01-31 without quotes as a date.
         raise ValueError(
             f"{name} must be a text such as '2026-01-31' or '2026-01-31T12:00:00Z', in quotes"
         ) from None

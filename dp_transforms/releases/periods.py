@@ -163,6 +163,8 @@ class PeriodListsSpec(SeparatePeriodsSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.max_partitions_per_user is None:
+            raise ValueError("max_partitions_per_user is needed for lists without a survey")
         set_positive_integers(self, "max_partitions_per_user")
         _ = self.of_each
 
