@@ -45,12 +45,14 @@ class Bound:
       distinct: whether each (user, partition) pair, or each counted partition, occurs once (True)
         or may occur more often (False).
       unit: the unit that neighbours add or remove.
+      cap: the number at which counting stopped; None if counts were not capped, as far as is known.
     """
 
     partitions: int | None = None
     counted: bool | None = None
     distinct: bool | None = None
     unit: PrivacyUnit = PrivacyUnit.USER
+    cap: int | None = None
 
 
 class BoundAware:
@@ -161,6 +163,7 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
     kinds = {bound.counted for bound in bounds}
     units = {bound.unit for bound in bounds}
     known = [bound.partitions for bound in bounds if bound.partitions is not None]
+    caps = [bound.cap for bound in bounds if bound.cap is not None]
     alike = len(kinds - {None}) <= 1 and len(units) == 1 and len(known) == len(bounds)
     counted = None
     if True in kinds:
@@ -174,4 +177,5 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
         counted=counted,
         distinct=False,
         unit=units.pop() if len(units) == 1 else PrivacyUnit.USER,
+        cap=min(caps, default=None),
     )

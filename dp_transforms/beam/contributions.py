@@ -225,7 +225,9 @@ class CountDistinctUsers(BoundAware, beam.PTransform):
         )
 
     def bound(self, before: Bound) -> Bound:
-        return Bound(before.partitions, counted=True, distinct=True, unit=before.unit)
+        return Bound(
+            before.partitions, counted=True, distinct=True, unit=before.unit, cap=self._cap
+        )
 
     def display_data(self) -> dict[str, Any]:
         return {} if self._cap is None else {"cap": self._cap}

@@ -96,9 +96,9 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
         refuse_windows(counts)
+        max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
         check_known_fields(counts, (COUNT,))
         secret = secret_for(counts.pipeline, self._secret)
-        max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
         mechanism = self._mechanism_for(max_partitions)
         secret.claim(counts, f"{self._context} by {identifier(mechanism)}")
         return (

@@ -279,6 +279,13 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
         spec = self._spec
         refuse_windows(counts)
         known_bound(counts, spec.strategy.max_partitions_per_user, "SelectFromCounts")
+        cap = bound_of(counts).cap
+        if cap is not None and (spec.cap is None or cap < spec.cap):
+            needed = "counts in full" if spec.cap is None else f"counts up to {spec.cap}"
+            raise ValueError(
+                f"SelectFromCounts needs {needed} here, but these were capped at {cap}: leave cap "
+                "out of CountDistinctUsers"
+            )
         if bound_of(counts).distinct is False:
             # If a partition had two counts, both decisions would use the same random number.
             raise ValueError(

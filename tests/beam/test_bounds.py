@@ -10,7 +10,7 @@ import dp_transforms as dp
 from dp_transforms.beam.bounds import Bound, bound_of
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.selection import OptimalSelection
+from dp_transforms.mechanisms.selection import LaplaceSelection, OptimalSelection
 from tests.beam_runs import same, steps_of, table_of
 
 RECORDS = {
@@ -50,6 +50,7 @@ def both(left, right):
 
 BOUND = dp.BoundContributions(2)
 COUNTED = BOUND | COUNT
+CAPPED = dp.CountDistinctUsers(cap=2)
 FILTER = beam.Filter(operator.itemgetter(1))
 REFUSED = {
     "not bounded": ((COUNT, release(1)), "not known how many partitions"),
@@ -68,6 +69,11 @@ REFUSED = {
     "declared less in a selection": ((BOUND, select(1, already_bounded=True)), "contradicts"),
     "declared less after counting": ((COUNTED, dp.DeclareBounded(1)), "contradicts"),
     "a selection from counts": ((COUNTED, select(2)), "SelectPartitions takes records"),
+    "counts capped too low": ((BOUND, CAPPED, from_counts(2)), "needs counts up to"),
+    "capped counts that are released": (
+        (BOUND, CAPPED, dp.SelectFromCounts(LaplaceSelection(1, 1e-3, 2), noisy_counts=True)),
+        "needs counts in full",
+    ),
     "counts not bounded": ((COUNT, from_counts(1)), "not known how many partitions"),
     "counts bounded to more": ((COUNTED, from_counts(1)), "up to 2 of each user"),
     "another user after bounding": ((BOUND, dp.ToRecords(1, 0), COUNT, release(2)), "not known"),
