@@ -93,13 +93,15 @@ class KappaChoice:
       plans: one for each kappa, ascending, until a larger one would not help.
       users, contributions: about how many there are.
       endless_users: how many users have the largest degree or more, see ``users_of_no_end``.
+      max_degree: the largest degree. A user with more partitions counts as one with so many.
     """
 
     recommended: int
     plans: tuple[KappaPlan, ...]
     users: float
     contributions: float
-    endless_users: Estimate | None = None
+    endless_users: Estimate | None
+    max_degree: int
 
     def __repr__(self) -> str:
         return kappa_table(self)
@@ -135,6 +137,7 @@ def choose_kappa(
         float(degrees.users.sum()),
         degrees.total,
         users_of_no_end(released),
+        int(degrees.last[-1]),
     )
 
 
@@ -232,13 +235,15 @@ def kappa_table(choice: KappaChoice) -> str:
             "about the largest distance (half of L1) from the list of all pairs: half of what\n"
             "is dropped, and noise on a Zipf list; of other kinds: the noise on two other lists"
         )
-    endless, warning = choice.endless_users, ""
+    endless, warning, at_least = choice.endless_users, "", ""
+    largest_degree = f"{choice.max_degree:,}"
     if endless is not None:
         warning = (
-            f"{endless.value:,} users ({endless.low:,} to {endless.high:,}) have max_degree "
-            "partitions or more: a larger\nmax_degree would say how many; until then, more is "
-            "dropped than the table knows of\n"
+            f"{endless.value:,} users ({endless.low:,} to {endless.high:,}) have max_degree = "
+            f"{largest_degree} partitions or more: a larger\nmax_degree would say how many; until "
+            "then, more is dropped than the table knows of\n"
         )
+        at_least = "at least "
     rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
     for plan in choice.plans:
         least, most = percents(plan.kept.low, plan.kept.high, 1)
@@ -251,10 +256,11 @@ def kappa_table(choice: KappaChoice) -> str:
         row.append(f"{plan.error:,.0f} *" if is_recommended else f"{plan.error:,.0f}")
         rows.append(row)
     return (
-        f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
+        f"about {choice.users:,.0f} users, {at_least}{choice.contributions:,.0f} contributions\n"
         f"{text_table(rows)}\n"
         f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
-        f"with more\nthan max_degree partitions counts in every column as one with max_degree\n"
+        f"with more\nthan {largest_degree} partitions counts in every column as one with "
+        f"{largest_degree}\n"
         f"{warning}"
         f"* recommended: max_partitions_per_user={choice.recommended}\n"
         f"{error}: {about}"
