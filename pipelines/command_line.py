@@ -9,18 +9,17 @@ import difflib
 import functools
 import io
 import logging
-import os
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import dp_transforms
 from dp_transforms import __version__
 from dp_transforms.errors import InputError
 from pipelines import SUCCESS, USAGE_ERROR, failed, printing
 from pipelines.job_context import JobContext
+from pipelines.option_files import read_settings
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -255,46 +254,32 @@ class JobParser(OneLineParser):
 
     def _from_config(self, path: str) -> Iterator[str]:
         """Yields the flags of an option file, as they would be written on the command line."""
-        import yaml
-
-        # Numbers and dates stay as they are written, as on the command line.
-        resolvers = {
-            first: [kind for kind in kinds if kind[0].endswith(("bool", "null", "merge"))]
-            for first, kinds in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-        loader: Any = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
-        loader.add_constructor("tag:yaml.org,2002:map", _mapping_without_repeats)
-
         try:
-            with open(_option_file(os.path.expanduser(path)), encoding="utf-8") as file:
-                settings = yaml.load(file, loader)
-        except OSError as error:
-            self.error(f"--config={path} cannot be read: {(error.strerror or '').lower()}")
-        except _RepeatedKeyError as error:
-            self.error(f"--config={path} has {error} twice: give each flag once")
-        except Exception:
-            # PyYAML passes on the errors of impossible numbers, dates and depths.
-            self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
-        if not isinstance(settings, dict):
-            self.error(f"--config={path} must be a mapping: write one 'flag: value' on each line")
+            settings = read_settings(path)
+        except ValueError as error:
+            self.error(f"--config={path} {error}")
         for name, value in settings.items():
             if name == "config":
                 self.error(f"--config={path} names another option file: give each with --config")
-            values = value if isinstance(value, list) else [value]
-            if not values or any(item is None or isinstance(item, dict | list) for item in values):
-                # A flag without a value is not left out silently: a ledger would not be charged.
-                self.error(
-                    f"--config={path}: {name} must be a value or a list of values; leave out the "
-                    "line if there is none"
-                )
-            flag = self._option_string_actions.get(self._name(f"--{name}"))
-            for item in values:
-                if isinstance(item, bool) and flag is not None and flag.nargs != 0:
-                    self.error(f"--config={path}: {name} takes a text: put its value in quotes")
-                if item is True:
-                    yield f"--{name}"
-                elif item is not False:
-                    yield f"--{name}={item}"
+            yield from self._flags_of(path, name, value if isinstance(value, list) else [value])
+
+    def _flags_of(self, path: str, name: str, values: list[Any]) -> Iterator[str]:
+        """Yields the flag of a name in an option file with each of its values. A flag without a
+        value has True there."""
+        if not values or any(item is None or isinstance(item, dict | list) for item in values):
+            # A flag without a value is not left out silently: a ledger would not be charged.
+            self.error(
+                f"--config={path}: {name} must be a value or a list of values; leave out the line "
+                "if there is none"
+            )
+        flag = self._option_string_actions.get(self._name(f"--{name}"))
+        for item in values:
+            if isinstance(item, bool) and flag is not None and flag.nargs != 0:
+                self.error(f"--config={path}: {name} takes a text: put its value in quotes")
+            if item is True:
+                yield f"--{name}"
+            elif item is not False:
+                yield f"--{name}={item}"
 
     def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
         """Returns Beam's options, given the arguments that are no flags of the job. Ends with an
@@ -435,33 +420,6 @@ def command(
         return run_command
 
     return decorate
-
-
-class _RepeatedKeyError(Exception):
-    """Raised for a mapping in an option file that has a key twice. Its text is the key."""
-
-
-def _mapping_without_repeats(loader: Any, node: Any) -> Any:
-    """Makes a mapping, of which PyYAML alone would silently take the last value of a key."""
-    keys = [key.value for key, _ in node.value]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise _RepeatedKeyError(key)
-    return loader.construct_yaml_map(node)
-
-
-def _option_file(path: str) -> str:
-    """Returns the path of an option file. If there is no such file, it is that of a file in
-    ``runner_configs`` with this name, such as ``flink/session.yaml``, if there is one in the
-    installed package or the checkout."""
-    if os.path.exists(path):
-        return path
-    package = os.path.dirname(dp_transforms.__file__)
-    for folder in (package, f"{package}/.."):
-        candidate = os.path.join(folder, "runner_configs", path)
-        if os.path.isfile(candidate):
-            return candidate
-    return path
 
 
 @contextlib.contextmanager

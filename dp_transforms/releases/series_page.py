@@ -14,7 +14,7 @@ from dp_transforms.reports.phrases import Wording, Words, wording
 
 if TYPE_CHECKING:
     from dp_transforms.releases.frequency_list import ListRelease
-    from dp_transforms.releases.series import Releases
+    from dp_transforms.releases.series import Releases, Series
 
 _GUESSES, _ALPHA = 10, "0.5"
 
@@ -123,11 +123,19 @@ def _sizes(releases: Releases, terms: Wording) -> str:
     rows = zip(labels, *sizes, strict=True)
     content = page.section("Sizes", each, [heads, *rows])
     if releases.kind != "group" and len(releases) > 1:
-        changes = [map(page.count_text, series.changes) for series in (partitions, total)]
-        rows = zip(labels[1:], *changes, strict=True)
-        about = f"{each} A change is the number minus that of the {releases.kind} before."
-        content += page.section("Changes", about, [heads, *rows])
+        content += _changes(releases, heads, [partitions, total])
     return content
+
+
+def _changes(releases: Releases, heads: tuple[str, ...], numbers: Sequence[Series]) -> str:
+    """Returns the section with the change of each number from one period to the next."""
+    changes = [map(page.count_text, series.changes) for series in numbers]
+    rows = zip(releases.labels[1:], *changes, strict=True)
+    about = (
+        f"{page.each_interval(releases.statement)} A change is the number minus that of the "
+        f"{releases.kind} before."
+    )
+    return page.section("Changes", about, [heads, *rows])
 
 
 def _concentration(kind: str, lists: Mapping[str, ListRelease], each: str) -> str:
