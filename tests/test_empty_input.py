@@ -268,6 +268,7 @@ def test_queries(tmp_path, capsys, write, kind, declared, query):
 CSV = "read_csv('{}', header = true)"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["text", "integer", "date"])
 @pytest.mark.parametrize(
     "query",

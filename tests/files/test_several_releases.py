@@ -48,6 +48,7 @@ def files_in(directory):
     return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [[], ["--overwrite"]])
 @pytest.mark.parametrize(("first", "second"), [*itertools.permutations(JOBS, 2)])
 def test_a_directory_refuses_a_job_of_another_kind(job, tmp_path, failure, first, second, more):

@@ -511,6 +511,7 @@ def test_a_list_is_not_compared_with_degrees():
         dp.compare(of_users, of_nodes)
 
 
+@pytest.mark.thorough
 def test_the_page_of_a_comparison_says_which_records_each_list_is_about():
     of_all = dp.release(VISITS, **LIST | {"max_partitions_per_user": None}, secret=SECRET)
     of_kept = dp.release(VISITS, **LIST)
@@ -532,6 +533,7 @@ def test_intervals_of_the_model_keep_to_an_enforced_bound(tmp_path):
         assert largest.value <= 10 and largest.high <= 10
 
 
+@pytest.mark.thorough
 def test_a_prediction_knows_the_pre_threshold():
     names = dp.select(
         VISITS, "who", "page", epsilon=2, delta=1e-3, max_partitions_per_user=3,

@@ -83,6 +83,7 @@ JUNK = st.one_of(
 LARGE_WORK = ("count", "max_partitions_per_user", "points")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 @fuzz
 @given(data=st.data())

@@ -70,6 +70,7 @@ def test_a_release_loads_no_beam_no_composition_and_no_report(tmp_path):
     assert loaded(*(job(*flags) for flags in from_records)) == {"pyarrow"}
 
 
+@pytest.mark.thorough
 def test_a_selection_of_names_loads_no_pandas(tmp_path):
     # Arrow loads it, where it is installed, for some functions that have nothing to do with it.
     rows = (f"{user},{user % 3}\n" for user in range(99))

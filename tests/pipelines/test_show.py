@@ -43,6 +43,7 @@ def released(job, tmp_path, capsys, monkeypatch):
     return tmp_path / "out"
 
 
+@pytest.mark.thorough
 def test_jobs_say_as_json_what_they_did(job, released, capsys):
     job = [*job, "--json"]
     assert main([*job, "--overwrite"]) == 0

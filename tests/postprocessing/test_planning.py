@@ -16,6 +16,7 @@ from dp_transforms.sample_data import rockyou
 from tests.cases import refused
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("exponent", [0.5, 0.8, 1.0, 1.7, 3.0])
 @pytest.mark.parametrize("contributions", [1, 2, 17, 700])
 def test_a_zipf_list_is_the_largest_that_fits(contributions, exponent):

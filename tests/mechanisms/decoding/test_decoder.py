@@ -225,6 +225,7 @@ def test_without_noise_the_list_comes_back():
     assert Posterior(Noisy(*coordinates(truth, 5), 16.0)).median() == truth
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("truth", "rate", "draws", "behind", "most"),
     [

@@ -57,6 +57,7 @@ def test_bias_marginals_and_distance(target, eta, upper):
     assert table.expected_l1() == sum(p * y.l1_distance(private) for y, p in expected.items())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("target", "upper", "lower", "eta"),
     [

@@ -33,6 +33,7 @@ def test_at_a_delta_of_one_half_a_single_user_is_the_median():
 
 
 # The rounds of "measured" are those of "renyi_rounds".
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "renyi_rounds"])
 @pytest.mark.parametrize(
     ("epsilon", "delta"),

@@ -32,6 +32,7 @@ def distribution_of_places(base, length, entered, flips):
     return {positions: weight / total for positions, weight in weights.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("length", "entered", "flips", "bit", "eta"),
     [(*path, (i + j) % 2, eta) for i, path in enumerate(PATHS) for j, eta in enumerate(ETAS)],
