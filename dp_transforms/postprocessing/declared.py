@@ -21,6 +21,8 @@ from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     MODEL,
     SHARE,
+    SMALL,
+    SMALL_SHARE,
     SUM,
     TOTAL,
     Answers,
@@ -63,19 +65,26 @@ class Declared(NamedTuple):
 
     def most(self, name: str, index: int) -> float:
         """Returns the largest value that the declaration allows for a number, which has a name and
-        an index as in ``Answers``."""
+        an index as in ``Answers``. It is infinite if the declaration says nothing about it."""
         nodes, total = self.nodes, self.max_total
-        if name == SHARE:
+        if name in (SHARE, SMALL_SHARE):
             return 1.0
-        if name == TOTAL:
+        if name in (TOTAL, SMALL):
             return min(nodes * self.most_users, total)
         if name == SUM:
             return min(min(index, nodes) * self.most_users, total)
+        if name not in (ROWS, COLUMNS):
+            return math.inf
         # The first index rows, or columns, are each at least as long as this one.
         most = total if total == math.inf else total // index
         if name == ROWS:
             return min(self.most_users if index <= nodes else 0, most)
         return min(nodes if index <= self.most_users else 0, most)
+
+    def cut(self, name: str, index: int, low: float, high: float) -> tuple[float, float]:
+        """Returns the ends of an interval for a number, cut to the largest value allowed."""
+        most = self.most(name, index)
+        return min(low, most), min(high, most)
 
 
 class DeclaredModel(Answers):
@@ -91,9 +100,8 @@ class DeclaredModel(Answers):
         return self._model.alpha_guesswork_bits(alpha, confidence)
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
-        low, high = self._model._ends(name, index, value, confidence)
-        most = self._declared.most(name, index)
-        return min(low, most), min(high, most)
+        ends = self._model._ends(name, index, value, confidence)
+        return self._declared.cut(name, index, *ends)
 
 
 class DeclaredIntervals(ReleaseIntervals):
@@ -116,9 +124,8 @@ class DeclaredIntervals(ReleaseIntervals):
         )
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
-        low, high = self._intervals._ends(name, index, value, confidence)
-        most = self._declared.most(name, index)
-        return min(low, most), min(high, most)
+        ends = self._intervals._ends(name, index, value, confidence)
+        return self._declared.cut(name, index, *ends)
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
         low, high = self._intervals.bands(confidence)

@@ -1,7 +1,6 @@
 import json
 import pickle
 import sys
-import types
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -494,51 +493,3 @@ def test_a_comparison_holds_with_its_confidence():
     assert max(misses.values()) <= 12
     assert {"first", "difference", "low", "high"} < set(comparison.to_pandas().columns)
     assert "users at rank 1" in repr(comparison)
-
-
-def test_values_are_read_while_another_thread_imports_pandas(monkeypatch):
-    # Without its attributes yet: this was an error about the data, and cost a session its budget.
-    monkeypatch.setitem(sys.modules, "pandas", types.ModuleType("pandas"))
-    visits = {"who": [1, 2, 2], "page": ["a", None, "b"]}
-    released = dp.release(visits, **LIST | {"epsilon": 400}, drop_nulls=True)
-    assert list(released.released) == [(1, 2)]
-
-
-def test_a_list_is_not_compared_with_degrees():
-    of_users = dp.release(VISITS, **LIST)
-    of_nodes = dp.degrees([("a", "b"), ("b", "c")], epsilon=1)
-    with pytest.raises(ValueError, match="one of degrees of a graph"):
-        dp.compare(of_users, of_nodes)
-
-
-@pytest.mark.thorough
-def test_the_page_of_a_comparison_says_which_records_each_list_is_about():
-    of_all = dp.release(VISITS, **LIST | {"max_partitions_per_user": None}, secret=SECRET)
-    of_kept = dp.release(VISITS, **LIST)
-    both, _ = dp.compare(of_all, of_kept).page()
-    assert "The list first is an estimate of all records" in both
-    assert "The list second is of at most 4 pages of each user" in both
-    assert "The list first is of at most" not in both
-    assert "numbers of bounded records" not in both and "One list is about all records" in both
-    alike, _ = dp.compare(of_all, of_all).page()
-    assert "the numbers of all records differ." in alike and "before noise" not in alike
-
-
-def test_intervals_of_the_model_keep_to_an_enforced_bound(tmp_path):
-    star = [("hub", str(leaf)) for leaf in range(60)]
-    release = dp.degrees(star, epsilon=1, privacy_unit="node", degree_bound=10, secret=SECRET)
-    release.save(tmp_path / "release")
-    for loaded in (release, dp.load(tmp_path / "release")):
-        largest = loaded.model.frequency_at(1)
-        assert largest.value <= 10 and largest.high <= 10
-
-
-@pytest.mark.thorough
-def test_a_prediction_knows_the_pre_threshold():
-    names = dp.select(
-        VISITS, "who", "page", epsilon=2, delta=1e-3, max_partitions_per_user=3,
-        pre_threshold=100_000, secret=SECRET,
-    )  # fmt: skip
-    assert not len(names)
-    # No partition has so many users: plans were predicted to name dozens.
-    assert {plan["predicted_names"] for plan in names.statement["choice"]["compared"]} == {0}

@@ -14,7 +14,16 @@ import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing.declared import Declared, DeclaredIntervals
-from dp_transforms.postprocessing.estimates import TOTAL, ReleaseIntervals
+from dp_transforms.postprocessing.estimates import (
+    COLLISIONS,
+    ENTROPY,
+    SHARE,
+    SMALL,
+    SMALL_SHARE,
+    SUM,
+    TOTAL,
+    ReleaseIntervals,
+)
 
 DAYS = [f"2026-01-{day:02}" for day in range(1, 21)]
 # As many users as the day says have the page of the day and "all".
@@ -168,7 +177,11 @@ def test_what_is_true_is_never_cut_away():
         ):
             cut = DeclaredIntervals(Found(degrees), declared)
             assert not cut.contradicts and cut.bands() == (degrees, degrees)
-            for name, index in [(TOTAL, 0), *itertools.product((ROWS, COLUMNS), range(1, 6))]:
+            numbers = [(name, 0) for name in (TOTAL, ENTROPY, COLLISIONS)]
+            numbers += itertools.product((ROWS, COLUMNS, SUM, SHARE), range(1, 6))
+            # A limit above every frequency is a question too.
+            numbers += itertools.product((SMALL, SMALL_SHARE), range(1, 8))
+            for name, index in numbers:
                 estimate = cut._estimate(name, 0.95, index)
                 assert (estimate.low, estimate.high) == (estimate.value, estimate.value)
     four = DeclaredIntervals(Found(FrequencyList([7, 2, 1], [1, 1, 9])), Declared(nodes=4))
@@ -195,6 +208,21 @@ def test_no_answer_about_projected_degrees_exceeds_their_bound(degree_bound, tmp
     assert max(release.intervals.bands()[1].frequencies) <= bound and not release.contradiction
     release.save(tmp_path / "out")
     assert repr(dp.load(tmp_path / "out")) == repr(release)
+
+
+def test_intervals_of_the_model_keep_to_an_enforced_bound(tmp_path):
+    star = [("hub", str(leaf)) for leaf in range(60)]
+    release = dp.degrees(
+        star,
+        epsilon=1,
+        privacy_unit="node",
+        degree_bound=10,
+        secret=dp.JobSecret.insecure_for_testing(11),
+    )
+    release.save(tmp_path / "release")
+    for loaded in (release, dp.load(tmp_path / "release")):
+        largest = loaded.model.frequency_at(1)
+        assert largest.value <= 10 and largest.high <= 10
 
 
 def test_a_false_number_of_nodes_is_told(tmp_path):
