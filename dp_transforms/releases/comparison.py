@@ -58,15 +58,20 @@ class Comparison(PicturedTable):
 
         return comparison_page(self, words)
 
-    def _below(self) -> list[str]:
-        """Returns a line if the lists are of differently many partitions of each user."""
+    @property
+    def different_records(self) -> str:
+        """Returns words that say which records each list is about; an empty text if both are about
+        equally many partitions of each user."""
         first, second = map(_records_of, self.lists)
         if first == second:
-            return []
-        return [
+            return ""
+        return (
             f"{self.labels[0]} is about {first}, {self.labels[1]} about {second}: a part of the "
             "differences may come from this"
-        ]
+        )
+
+    def _below(self) -> list[str]:
+        return [self.different_records] if self.different_records else []
 
     def _figure(self) -> Any:
         from dp_transforms.reports.lists import comparison_figure

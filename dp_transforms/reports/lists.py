@@ -150,11 +150,8 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
         f"difference of the {which} with {confidence:.0%} confidence, over the noise of both "
         f"lists. Each interval holds by itself. If it does not contain 0, the {which} differ."
     )
-    if any(are_estimates) and bounds:
-        about += (
-            " One list is about all records and the other about bounded ones: a part of the "
-            "differences may come from this."
-        )
+    if comparison.different_records:
+        about += f" {comparison.different_records}."
     picture = page.figure(pictures[COMPARISON_PICTURE], caption)
     heads = ("", *comparison.labels, "Difference")
     content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
