@@ -278,8 +278,10 @@ def _why_the_default(
         f"geometric works from {least} on (ln 3 * KAPPA), the other mechanisms everywhere."
     )
     below = [plan.expected_dist for plan in plans if plan.epsilon < least]
+    if not below:
+        return text
     there = expected_dist(partition_mechanism(least, max_partitions), reference).dist
-    if below and there < min(below):
+    if there < min(below):
         text += (
             f"\nAn epsilon of {least}, just above ln 3 * KAPPA, would buy the geometric mechanism: "
             f"expected dist {there:,.0f}."

@@ -279,24 +279,23 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
         spec = self._spec
         refuse_windows(counts)
         known_bound(counts, spec.strategy.max_partitions_per_user, "SelectFromCounts")
-        cap = bound_of(counts).cap
-        if cap is not None and (spec.cap is None or cap < spec.cap):
+        bound = bound_of(counts)
+        if bound.cap is not None and (spec.cap is None or bound.cap < spec.cap):
             needed = "counts in full" if spec.cap is None else f"counts up to {spec.cap}"
             raise ValueError(
-                f"SelectFromCounts needs {needed} here, but these were capped at {cap}: leave cap "
-                "out of CountDistinctUsers"
+                f"SelectFromCounts needs {needed} here, but these were capped at {bound.cap}: "
+                "leave cap out of CountDistinctUsers"
             )
-        if bound_of(counts).distinct is False:
+        if bound.distinct is False:
             # If a partition had two counts, both decisions would use the same random number.
             raise ValueError(
                 "SelectFromCounts takes one count of each partition, which one user changes by at "
                 "most one: flatten records before they are counted, not counts"
             )
-        unit = bound_of(counts).unit
-        if unit is not PrivacyUnit.USER:
+        if bound.unit is not PrivacyUnit.USER:
             raise ValueError(
                 f"SelectFromCounts protects users, but these counts are bounded for each "
-                f"{unit.value}: count the users of records that are bounded by user"
+                f"{bound.unit.value}: count the users of records that are bounded by user"
             )
         secret = secret_for(counts.pipeline, self._secret)
         secret.claim(counts, f"{spec.context} by {identifier(spec.strategy)}")

@@ -447,10 +447,12 @@ def _column_of_container(values: Any, name: str) -> Any:
 
 def _without_missing(values: Iterable[Any]) -> list[Any]:
     """Returns the values, with None in place of the values by which pandas marks missing ones."""
-    # Another thread may be importing pandas, which then lacks these: then no value is one of them.
     pandas = sys.modules.get("pandas")
-    missing = [getattr(pandas, name, None) for name in ("NaT", "NA")]
-    return [None if any(value is mark for mark in missing) else value for value in values]
+    # Another thread may be importing pandas, which then lacks these: then no value is one of them.
+    not_a_time, missing = getattr(pandas, "NaT", None), getattr(pandas, "NA", None)
+    if not_a_time is None and missing is None:
+        return list(values)
+    return [None if value is not_a_time or value is missing else value for value in values]
 
 
 def _is_column(values: Any) -> bool:

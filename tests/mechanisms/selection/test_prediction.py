@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dp_transforms as dp
 from dp_transforms.mechanisms.selection import OptimalSelection
 from dp_transforms.mechanisms.selection.population import Population
 from dp_transforms.mechanisms.selection.prediction import (
@@ -21,6 +22,31 @@ def test_a_single_round_is_predicted_by_the_sum_of_keep_probabilities():
     exact = partitions @ [distribution.keep_probability(int(size)) for size in sizes]
     predicted = predict(population, [of_distribution(distribution, 1)])
     assert predicted.names == pytest.approx(exact, rel=1e-3)
+
+
+def test_a_pre_threshold_is_predicted_by_the_sum_of_keep_probabilities():
+    sizes, partitions = np.array([5.0, 12, 14, 23, 40]), np.array([100.0, 10, 10, 5, 1])
+    population = Population.of_sizes(np.ones(1), np.array([1000.0]), sizes, partitions)
+    strategy = OptimalSelection(1, 1e-5, pre_threshold=10)
+    exact = partitions @ [strategy.keep_probability(int(size)) for size in sizes]
+    predicted = predict(population, [of_distribution(strategy.distribution, 1).beyond(9)])
+    assert predicted.names == pytest.approx(exact, rel=0.05)
+
+
+@pytest.mark.thorough
+def test_no_plan_is_predicted_to_name_below_the_pre_threshold():
+    rng = np.random.default_rng(4)
+    visits = {
+        "who": rng.integers(0, 900, 5_000),
+        "page": (rng.pareto(1, 5_000) * 2).astype(int),
+    }
+    names = dp.select(
+        visits, "who", "page", epsilon=2, delta=1e-3, max_partitions_per_user=3,
+        pre_threshold=100_000, secret=dp.JobSecret.insecure_for_testing(11),
+    )  # fmt: skip
+    assert not len(names)
+    # No partition has so many users: plans were predicted to name dozens.
+    assert {plan["predicted_names"] for plan in names.statement["choice"]["compared"]} == {0}
 
 
 def test_users_who_have_a_partition_by_chance_are_more_than_expected_in_some():
