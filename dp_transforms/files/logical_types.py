@@ -144,8 +144,8 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
     for column in columns:
         matches = fields_at(schema, column)
         if not matches:
-            some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
-            raise InputError(f"{path} has no column {column!r}: its columns are {some}")
+            # The names of other columns may be values: of a table that was pivoted, for example.
+            raise InputError(f"{path} has no column {column!r}: check the name")
         if len(matches) > 1:
             raise InputError(f"{path} has more than one column {column!r}: rename all but one")
         kind = matches[0].type
