@@ -84,7 +84,9 @@ def check_positions(flags: argparse.Namespace) -> None:
     job_flags.check_positions(flags)
     if not (flags.no_header and flags.levels and flags.groups and flags.partition_column):
         return
-    _, of_partitions = read_groups(flags.groups, flags.levels, flags.partition_column)
+    _, of_partitions = read_groups(
+        flags.groups, flags.levels, flags.partition_column, flags.user_column
+    )
     if of_partitions is None:
         (column, *_) = flags.partition_column
         hint = f"; or give --groups a column {column}, with a line for each partition"
@@ -98,7 +100,9 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
     require(flags, "input", "user_column", "partition_column", "levels", "groups")
     require(flags, "epsilon", "max_partitions_per_user", "output")
-    paths, of_partitions = read_groups(flags.groups, flags.levels, flags.partition_column)
+    paths, of_partitions = read_groups(
+        flags.groups, flags.levels, flags.partition_column, flags.user_column
+    )
     partition_groups = None if of_partitions is None else PartitionGroups(*of_partitions)
     spec = HierarchySpec(
         levels=flags.levels,

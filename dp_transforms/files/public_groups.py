@@ -21,7 +21,7 @@ Path = tuple[str, ...]
 
 
 def read_groups(
-    groups: Any, levels: Sequence[str], partition: Sequence[str | int]
+    groups: Any, levels: Sequence[str], partition: Sequence[str | int], user: str | int
 ) -> tuple[list[Path], tuple[tuple[str, ...], tuple[int, ...]] | None]:
     """Returns the paths of leaf groups, in order; and the partitions of groups, or None.
 
@@ -34,12 +34,15 @@ def read_groups(
         columns, or an object with ``__arrow_c_stream__``.
       levels: the columns of a table.
       partition: the records' columns of partitions.
+      user: the records' column of users.
 
     Raises:
-      InputError: the table has no such columns, or cannot be read.
+      InputError: the table has no such columns, or cannot be read; or it has the column of users,
+        so that it seems to be records, whose numbers of partitions are not public.
       TypeError: there are no groups of these kinds.
 
-    >>> read_groups({"state": ["TX", "UT"], "county": ["Harris", "Utah"]}, ["state", "county"], [])
+    >>> counties = {"state": ["TX", "UT"], "county": ["Harris", "Utah"]}
+    >>> read_groups(counties, ["state", "county"], ["home"], "person")
     ([('TX', 'Harris'), ('UT', 'Utah')], None)
     """
     if not _is_table(groups):
@@ -50,6 +53,11 @@ def read_groups(
             )
         return [_path(group) for group in listed("groups", groups)], None
     table = _table(groups)
+    if str(user) in table.column_names:
+        raise InputError(
+            f"groups has the column {str(user)!r} of users, as records have: give a public table, "
+            "made without looking at the records"
+        )
     named = [name for name in map(str, partition) if name in table.column_names]
     for name in levels:
         if name not in table.column_names:

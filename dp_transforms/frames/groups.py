@@ -190,7 +190,7 @@ def release_hierarchy(
     ([(3, 1), (2, 1), (1, 1)], [(3, 1), (1, 1)])
     """
     levels = listed("levels", levels)
-    paths, of_partitions = read_groups(groups, levels, several_names(partition))
+    paths, of_partitions = read_groups(groups, levels, several_names(partition), user)
     partition_groups = None if of_partitions is None else PartitionGroups(*of_partitions)
     spec = HierarchySpec(
         levels=levels,

@@ -235,6 +235,8 @@ class HierarchySpec(ReleaseSpec):
         statement |= amount_entries("epsilon", self.cost.epsilon)
         statement["composition"] = "parallel within a level, sequential otherwise"
         statement["adds_up"] = "each list is the union of those of the groups below it"
+        if self.most_partitions is not None:
+            statement[_MOST] = "public"
         statement["levels"] = [
             {"level": level, "groups": len(paths), **price_entries(mechanism)}
             for level, paths, mechanism in zip(
@@ -408,7 +410,9 @@ class HierarchyReleases(Releases):
         return hierarchy_tables(lists, dict(self.statement))
 
 
-_OF_ALL = ("levels", "composition", "adds_up")
+_MOST = "most_partitions_of_groups"
+"""The entry of a statement that says that such bounds were taken as public."""
+_OF_ALL = ("levels", "composition", "adds_up", _MOST)
 """These fields of a statement concern several groups together."""
 
 
@@ -417,13 +421,16 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     whole, *levels = statement["levels"]
     parts = [f"{amount(whole['epsilon'])} for the list of everything"]
     parts += [f"{amount(entry['epsilon'])} for the lists by {entry['level']}" for entry in levels]
+    public = "The groups are public"
+    if _MOST in statement:
+        public += ", and so are upper bounds on their numbers of partitions, which were given"
     return [
         "These lists were released together under pure epsilon-differential privacy with epsilon "
         f"= {amount(statement['epsilon'])}. The privacy unit is one user; neighbouring data sets: "
         f"{statement['neighbours']}.",
         f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
-        "so one user moves all lists of a level together by no more than one list. The groups are "
-        "public. What is in none of them is in no list. The list of each group has the partitions "
+        f"so one user moves all lists of a level together by no more than one list. {public}. "
+        "What is in none of them is in no list. The list of each group has the partitions "
         "of the groups below it together.",
         bound_words(statement),
         mechanism_words((entry["mechanism"] for entry in statement["levels"]), "users"),

@@ -83,6 +83,9 @@ def test_levels_without_a_header_are_positions_or_columns_of_partitions_groups(t
 def test_what_is_wrong_is_named_before_records_are_read(tmp_path, capsys):
     assert command(tmp_path, counties="state,town\nOak,Ames\n") != 0
     assert "groups has no column 'county'" in capsys.readouterr().err
+    # The records themselves are no public table of groups.
+    assert command(tmp_path, counties="user,page,state,county\n1,10,Oak,Ames\n") != 0
+    assert "groups has the column 'user' of users" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command(tmp_path, "--levels=state,state")
     assert "--levels: must be different names" in capsys.readouterr().err

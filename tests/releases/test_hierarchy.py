@@ -219,5 +219,7 @@ def test_equal_lists_of_a_hierarchy_have_independent_noise(monkeypatch):
 @pytest.mark.parametrize("make", [tuple, np.array, pd.Series, pa.array])
 def test_most_partitions_may_be_a_column_of_a_table(make):
     most = [4, 4, 4, 0]
-    lists = [list(release(most_partitions=given)[()].released) for given in (most, make(most))]
+    lists = [release(most_partitions=given) for given in (most, make(most))]
     assert lists[0] == lists[1]
+    taken = "so are upper bounds on their numbers of partitions, which were given"
+    assert taken in lists[0].privacy and taken not in release().privacy
