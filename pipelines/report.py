@@ -47,7 +47,8 @@ def releases_in(path: str, degrees: str | None = None) -> list[tuple[str, Any]]:
         return [(directories[0], release)]
     both = load(path)
     if degrees is not None:
-        names = both.names.beside(both.frequency_list, read_degrees(degrees))
+        frequency_list = both.names.frequency_list
+        names = both.names.beside(frequency_list, read_degrees(degrees), of_one_job=True)
         both = both._replace(names=names)
     return list(zip(directories, both, strict=True))
 

@@ -108,6 +108,8 @@ class ListRelease(Release, Answers):
       statement: the guarantee, as in privacy.json.
       named: the list of the estimated users of names that were released too, if there are any. No
         upper end of an interval is below the number of this list.
+      as_drawn: the list that the mechanism drew, if ``released`` was raised since names prove it
+        too low. Proved intervals are about the mechanism's noise, so they follow from this list.
 
     Raises:
       ValueError: a confidence is not between 0 and 1, a rank or number is below 1, or public bounds
@@ -128,17 +130,22 @@ class ListRelease(Release, Answers):
     released: ReleasedList
     statement: Mapping[str, Any]
     named: FrequencyList | None = field(default=None, kw_only=True)
+    as_drawn: ReleasedList | None = field(default=None, kw_only=True)
+
+    @property
+    def _drawn(self) -> ReleasedList:
+        return self.released if self.as_drawn is None else self.as_drawn
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
         """Returns the proved intervals from which answers come. They are cut to what was declared
         about the data."""
         intervals: ReleaseIntervals
-        if self.released.coordinates is not None:
-            intervals = intervals_of(self.released)
+        if self._drawn.coordinates is not None:
+            intervals = intervals_of(self._drawn)
         else:
             distribution = distribution_of_statement(dict(self.statement))
-            intervals = WalkIntervals(self.released, distribution)
+            intervals = WalkIntervals(self._drawn, distribution)
         declared = self._declared
         return intervals if declared is None else DeclaredIntervals(intervals, declared)
 
@@ -183,6 +190,8 @@ class ListRelease(Release, Answers):
         return [replace(estimate, confidence=confidence) for estimate in estimates]
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
+        if self.as_drawn is not None:
+            value = number_of(self.as_drawn, name, index)
         low, high = self.intervals._ends(name, index, value, confidence)
         if self.named is not None and name in (TOTAL, SUM, ROWS, COLUMNS):
             high = max(high, number_of(self.named, name, index))
@@ -234,7 +243,7 @@ class ListRelease(Release, Answers):
     def model(self) -> Answers:
         """Returns answers with shorter intervals. These are not proved: they are only as good as
         the decoder's model of lists. Raises a ValueError if the list has no noisy coordinates."""
-        model, declared = model_intervals_of(self.released), self._declared
+        model, declared = model_intervals_of(self._drawn), self._declared
         return model if declared is None else DeclaredModel(model, declared)
 
     def plot(

@@ -169,7 +169,7 @@ class ListAndNames(NamedTuple):
                 "the list and the names were released at different times, so by two jobs: if they "
                 "are of the same records, combine them by names.beside(frequency_list)"
             )
-        names = names.beside(frequency_list)
+        names = names.beside(frequency_list, of_one_job=True)
         agreeing = names.list_that_agrees
         assert agreeing is not None
         return cls(agreeing, names)
@@ -199,7 +199,9 @@ def name_tables_beside(
     """Returns the file of selected names, and that of their estimated users, which follow from the
     list."""
     tables = list(selected)
-    names = NamesRelease(names_table(tables, statement), statement, frequency_list)
+    names = NamesRelease(
+        names_table(tables, statement), statement, frequency_list, is_of_one_job=True
+    )
     # Both sides have the file of names. The right one stays: its bytes are the same for all ways to
     # make the release.
     return names._tables() | name_tables(tables, statement)

@@ -114,7 +114,11 @@ class NameAnswers(NameEstimates):
     """Answers of a release of names, see ``NamesRelease``."""
 
     def beside(
-        self, frequency_list: ListRelease, degrees: ReleasedDegrees | None = None
+        self,
+        frequency_list: ListRelease,
+        degrees: ReleasedDegrees | None = None,
+        *,
+        of_one_job: bool = False,
     ) -> NamesRelease:
         """Returns these names with estimates from a list of the same records, and perhaps from a
         survey of degrees. This costs nothing.
@@ -123,6 +127,8 @@ class NameAnswers(NameEstimates):
           frequency_list: a list of the same records.
           degrees: degrees of the same users, as ``choose-kappa`` releases them, if the list has no
             survey.
+          of_one_job: whether one job released the names and the list. Then one random choice bounds
+            the records of both. Two jobs keep different records of a user, even at equal kappa.
 
         Raises:
           TypeError: frequency_list is no list.
@@ -150,6 +156,7 @@ class NameAnswers(NameEstimates):
             statement={**mine, **estimates_entry(mine, *costs)},
             frequency_list=frequency_list,
             degrees=degrees,
+            is_of_one_job=of_one_job,
         )
         kappa, list_kappa = mine["max_partitions_per_user"], others["max_partitions_per_user"]
         may_differ = (self._drops or drops_records(others)) and kappa != list_kappa
@@ -173,6 +180,8 @@ class NameAnswers(NameEstimates):
         list_is_about_all = isinstance(released, AllRecordsRelease)
         if list_is_about_all and not self.is_about_all_records:
             return released
+        if not self._have_users_in(released):
+            return released
         users = self._users_in(list_is_about_all)
         named = FrequencyList.from_counts(users)
         bounded = released.released
@@ -180,7 +189,24 @@ class NameAnswers(NameEstimates):
         raised_list = ReleasedList(
             raised.frequencies, raised.multiplicities, bounded.mechanism, bounded.coordinates
         )
-        return dataclasses.replace(released, released=raised_list, named=named)
+        return dataclasses.replace(released, released=raised_list, named=named, as_drawn=bounded)
+
+    @property
+    def _are_public(self) -> bool:
+        """Returns whether the names were given, so that they may have no users at all."""
+        return "public_partitions" in self.statement
+
+    def _have_users_in(self, frequency_list: ListRelease) -> bool:
+        """Returns whether each named partition surely has a user in the records of a list. A user
+        of each is in the records that count for the names. These are records of the list if it is
+        about all records, or if one job bounded both."""
+        if self._are_public:
+            return False
+        statement = frequency_list.statement
+        if isinstance(frequency_list, AllRecordsRelease) or not drops_records(statement):
+            return True
+        kappa = self.statement["max_partitions_per_user"]
+        return self.is_of_one_job and kappa <= statement["max_partitions_per_user"]
 
     def _users_in(self, list_is_about_all: bool) -> IntArray:
         """Returns how many users each name has, at least, in the records of the list beside."""
@@ -250,6 +276,10 @@ class NameAnswers(NameEstimates):
                 raise TypeError(
                     f"names in the column {column.name!r} are integers, got {type(part).__name__}"
                 )
+            if pa.types.is_binary(column.type) and not isinstance(part, bytes):
+                raise TypeError(
+                    f"names in the column {column.name!r} are bytes, got {type(part).__name__}"
+                )
             if pa.types.is_string(column.type) and not isinstance(part, str):
                 raise TypeError(
                     f"names in the column {column.name!r} are text, got {type(part).__name__}: "
@@ -274,7 +304,7 @@ class NameAnswers(NameEstimates):
     def _count_at(self, place: int) -> NameCount:
         of = "all" if self.is_about_all_records else "count"
         if not self.statement["noisy_counts"]:
-            return NameCount(True, None, 1, math.inf, of)
+            return NameCount(True, None, 0 if self._are_public else 1, math.inf, of)
         if self._table is not None:
             users, low, high = self._table
             return NameCount(True, int(users[place]), int(low[place]), float(high[place]), of)
@@ -331,8 +361,11 @@ class NameAnswers(NameEstimates):
 
     def missing(self, confidence: float = CONFIDENCE) -> Missing | None:
         """Estimates, by the list beside the names, how much the partitions that are not named hold.
-        None without a list. Intervals are proved: n names have at most the sum of the n largest
-        frequencies."""
+        None without a list.
+
+        Intervals are proved. n names have at most the sum of the n largest frequencies. And they
+        have at least one user each, if the list surely has records of all of them.
+        """
         released = self.frequency_list
         if released is None or not len(released.released):
             return None
@@ -345,7 +378,9 @@ class NameAnswers(NameEstimates):
         named, named_low = self._sum_of_named(answers, failure_probability(confidence) / 3)
         top = answers.sum_of_top(number, each).high if number else 0
         low, high = max(total.low - top, 0), max(total.high - named_low, 0)
-        value = max(total.value - named, 0)
+        unnamed = max(partitions.value - number, 0)
+        # Each unnamed partition has a user at least, and without any there is nothing missing.
+        value = max(total.value - named, unnamed) if unnamed else 0
         low_share = low / total.high
         high_share = 1.0
         if not math.isinf(total.high):
@@ -353,9 +388,9 @@ class NameAnswers(NameEstimates):
             high_share = min(high / max(high + named_low, 1), 1.0)
         return Missing(
             clamped_estimate(
-                max(partitions.value - number, 0),
+                unnamed,
                 max(partitions.low - number, 0),
-                max(partitions.high - number, 0),
+                max(partitions.high - (number if self._have_users_in(answers) else 0), 0),
                 confidence,
             ),
             clamped_estimate(value, low, high, confidence),
@@ -367,10 +402,13 @@ class NameAnswers(NameEstimates):
         with this probability at most."""
         if not len(self):
             return 0, 0
+        of_top = answers.sum_of_top(len(self)).value
+        if not self._have_users_in(answers):
+            return of_top, 0
         of_all = isinstance(answers, AllRecordsRelease) or not self._drops
         if self._table is None or of_all != self.is_about_all_records:
             # The named partitions are about the largest, and each has at least one user.
-            return answers.sum_of_top(len(self)).value, len(self)
+            return of_top, len(self)
         low, _ = self._proved(1 - 2 * failure / len(self))
         return int(self._table[0].sum()), int(low.sum())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -345,6 +345,7 @@ class NamesRelease(NameAnswers, Release):
       statement: the guarantee, as in privacy.json.
       frequency_list: the list of the same records, if it was released too.
       degrees: a survey of the degrees of their users, if there is one beside the list.
+      is_of_one_job: whether one job released the names and the list, see ``beside``.
     """
 
     _file_name = PARTITIONS_FILE
@@ -353,6 +354,7 @@ class NamesRelease(NameAnswers, Release):
     statement: Mapping[str, Any]
     frequency_list: ListRelease | None = None
     degrees: ReleasedDegrees | None = None
+    is_of_one_job: bool = field(default=False, kw_only=True, compare=False)
 
     @property
     def _words(self) -> int:  # type: ignore[override]  # it depends on the table

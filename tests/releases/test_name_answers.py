@@ -88,7 +88,7 @@ def frequencies():
 
 @pytest.fixture(scope="module")
 def with_list(names, frequencies):
-    return names.beside(frequencies)
+    return names.beside(frequencies, of_one_job=True)
 
 
 @pytest.fixture(scope="module")
