@@ -105,7 +105,7 @@ from dp_transforms.releases.surveys import (
 )
 from dp_transforms.reports.entries import CHOSEN_BY_SURVEY, SURVEY
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, of_periods
+from dp_transforms.reports.phrases import NO_WORDS, Words, of_all_records
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -437,7 +437,7 @@ class AllRecordsRelease(ListRelease):
     def _summary(self) -> list[str]:
         (of_all,), (of_kept,) = super()._summary(), self.bounded._summary()
         return [
-            f"All records{of_periods(self.statement)}: {of_all}",
+            f"All records{of_all_records(self.statement)}: {of_all}",
             f"Kept by bounding ({float(self.kept_share().value):.0%} of all): {of_kept}",
         ]
 

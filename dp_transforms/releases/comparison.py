@@ -21,7 +21,7 @@ from dp_transforms.releases.questions import (
 )
 from dp_transforms.releases.tables import PicturedTable
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, drops_records, some
+from dp_transforms.reports.phrases import NO_WORDS, Words, drops_records, of_all_records, some
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +92,7 @@ class Comparison(PicturedTable):
 def _records_of(release: ListRelease) -> str:
     """Returns words on the records that a list is about."""
     if isinstance(release, AllRecordsRelease) or not drops_records(release.statement):
-        return "all records"
+        return f"all records{of_all_records(release.statement)}"
     kappa = release.statement["max_partitions_per_user"]
     return f"at most {some(kappa, 'partition')} of each user"
 

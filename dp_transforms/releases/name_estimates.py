@@ -40,6 +40,7 @@ class NameEstimates:
     statement: Mapping[str, Any]
     frequency_list: ListRelease | None
     degrees: ReleasedDegrees | None
+    is_of_one_job: bool
 
     # Which records the numbers are about.
 

@@ -25,7 +25,7 @@ from dp_transforms.postprocessing.estimates import (
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.reports import page
 from dp_transforms.reports.entries import SURVEY
-from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, of_periods, some, wording
+from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, of_all_records, some, wording
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,7 @@ def all_records_page(release: AllRecordsRelease, words: Words) -> page.Page:
         about = f"The same numbers of the records that bounding kept{terms.bound}."
         content += page.section("What bounding kept", about, rows)
     kept = page.share_text(release.kept_share())
-    of_which = of_periods(release.statement)
+    of_which = of_all_records(release.statement)
     intro = f"""{terms.total.capitalize()} {terms.things}: these are estimates of all
 records{of_which}. They follow from a list of the records that bounding kept{terms.bound}, and
 from a survey of how many {terms.things} {terms.users} have. By a model, the survey says that this

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents, span_words
 from dp_transforms.reports.entries import SURVEY
-from dp_transforms.reports.phrases import Words, cost_words, of_periods
+from dp_transforms.reports.phrases import Words, cost_words, of_all_records
 
 Page = tuple[str, dict[str, bytes]]
 """The HTML of a page, which contains its pictures, and these pictures by the names of their
@@ -267,7 +267,7 @@ def each_interval(statement: Mapping[str, Any]) -> str:
     is that of a privacy.json; if it has a survey, its numbers are those of all records."""
     contains = "number before noise", "over the noise alone"
     if SURVEY in statement:
-        of_all = f"number of all records{of_periods(statement)}"
+        of_all = f"number of all records{of_all_records(statement)}"
         contains = of_all, "over the noise of the list and its survey"
     number, noise = contains
     return (

@@ -129,7 +129,8 @@ def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: 
     periods = statement.get("periods", {})
     if _is_of_surveys(statement):
         # Numbers of these lists are about all records.
-        return f",{of_periods(statement)}" if periods else ""
+        left_out = of_all_records(statement)
+        return f",{left_out}" if left_out else ""
     kappa = statement["max_partitions_per_user"]
     kappa = periods.get("max_partitions_per_user_and_period", kappa)
     bound = f", of at most {some(kappa, thing, things)} of each {user}"
@@ -153,13 +154,20 @@ def over_periods(statement: Mapping[str, Any]) -> str:
     return words
 
 
-def of_periods(statement: Mapping[str, Any]) -> str:
-    """Returns which records count in releases by period, such as " of at most 2 days of each user",
-    or an empty text if the release is not by period."""
-    if "periods" not in statement:
-        return ""
-    periods = statement["periods"]
-    return f" of at most {some(periods['max_periods_per_user'], periods['of'])} of each user"
+def of_all_records(statement: Mapping[str, Any]) -> str:
+    """Returns which records the words "all records" leave out, such as " of at most 2 days of each
+    user", or an empty text if they are all. Releases by period leave out further periods of a user,
+    and those with a largest degree leave out further partitions."""
+    bounds = []
+    largest = statement.get(SURVEY, {}).get("largest_degree")
+    if largest is not None:
+        bounds.append(some(largest, "partition"))
+    if "periods" in statement:
+        periods = statement["periods"]
+        if bounds:
+            bounds[0] += f" in each {periods['of']}"
+        bounds.append(some(periods["max_periods_per_user"], periods["of"]))
+    return f" of at most {' and '.join(bounds)} of each user" if bounds else ""
 
 
 def _degree_wording(statement: Mapping[str, Any], words: Words) -> Wording:
@@ -320,11 +328,18 @@ def _survey_words(statement: Mapping[str, Any]) -> str:
     if not _is_of_surveys(statement):
         epsilon = amount(statement[SURVEY]["epsilon"])
         survey = f"A survey of how many partitions users have took epsilon = {epsilon} of the whole"
-    return (
+    words = (
         f"{counts}, drawn at random; the job that made this release enforced it. {survey}; it "
         "tells what bounding drops. Numbers of all records are estimates from the list and the "
         "survey."
     )
+    largest = statement[SURVEY].get("largest_degree")
+    if largest is not None:
+        words += (
+            f" Nobody was thought to have more than {some(largest, 'partition')}, and this was "
+            "enforced: if users have more, the rest of their records is in no number."
+        )
+    return words
 
 
 def _is_of_surveys(statement: Mapping[str, Any]) -> bool:

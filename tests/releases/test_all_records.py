@@ -204,6 +204,19 @@ def test_a_largest_degree_is_enforced_also_on_the_survey(kappa):
     assert surveyed.released.total <= np.minimum(degrees, 5).sum()
 
 
+def test_with_a_largest_degree_all_records_are_said_to_be_those_that_it_leaves():
+    few = dp.release(DATA, **COLUMNS, epsilon=1, largest_degree=5, secret=secret(1))
+    every = dp.release(DATA, **COLUMNS, epsilon=1, secret=secret(2))
+    meant = "of at most 5 partitions of each user"
+    assert f"All records {meant}: partitions: " in repr(few)
+    assert "All records: partitions: " in repr(every)
+    text, _ = few.page()
+    assert f"all records {meant}" in " ".join(text.split())
+    assert "Nobody was thought to have more than 5 partitions" in few.privacy
+    different = dp.compare(few, every).different_records
+    assert f"first is about all records {meant}, second about all records: " in different
+
+
 def test_where_every_user_has_one_thing_kappa_is_one_and_nothing_is_added():
     data = {"user": list(range(20_000)), "item": [n * n % 997 for n in range(20_000)]}
     release = dp.release(data, **COLUMNS, epsilon=1, secret=secret(3))
