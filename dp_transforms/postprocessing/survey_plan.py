@@ -22,7 +22,8 @@ epsilon, and halves what is uncertain. One more round is made if it lessens the 
 Noise moves a list of N pairs by about D g(c), where D is the side of its Durfee square and c =
 epsilon / kappa. On real lists, D is a tenth to four tenths of the root of N. g is nearly the same
 for all lists that are not tiny. For large c, it is that of noise on D coordinates of each arm;
-below, it is a power law.
+below, it is a power law. Where the scale 1 / c of the noise exceeds D, the distance grows in
+proportion to 1 / c.
 """
 
 from __future__ import annotations
@@ -242,7 +243,11 @@ def expected_noise(rate: float, pairs: float) -> float:
     side = SQUARE * math.sqrt(max(pairs, 0.0))
     at = max(rate, POWER_FROM)
     for_large = DECODED / math.sinh(at) if at < 700 else 0.0
-    return float(side * for_large * max(POWER_FROM / rate, 1.0) ** POWER)
+    at_power = for_large * max(POWER_FROM / rate, 1.0) ** POWER
+    # A decoder has nothing left to smooth once noise exceeds the side of the square. From there on,
+    # the distance grows as the scale of the noise does.
+    beyond_side = max(1 / (rate * max(side, 1.0)), 1.0)
+    return float(side * at_power * beyond_side ** (1 - POWER))
 
 
 def _log(error: float) -> float:

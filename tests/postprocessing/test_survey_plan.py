@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from dp_transforms.postprocessing.survey_plan import (
     LEAST_RATE,
     MISSED,
     MISSED_AT_WORST,
+    SQUARE,
     candidates,
     choose_bound,
     expected_noise,
@@ -106,11 +108,21 @@ def test_no_data_is_no_error():
         assert choose_bound(survey, 1).kappa >= 1
 
 
-@pytest.mark.parametrize(("epsilon", "kappa"), [(2, 1), (1, 1), (1, 4), (1, 20)])
+@pytest.mark.parametrize(("epsilon", "kappa"), [(2, 1), (1, 1), (1, 4), (1, 20), (1, 60), (1, 180)])
 def test_predicted_noise_is_that_of_releases_within_a_factor(epsilon, kappa):
     """Simulated releases of Zipf's list: its square is 0.27 of the root of its total, within a
-    factor of 1.5, and so is the noise within one of 2."""
+    factor of 1.5, and so is the noise within one of 2. With the largest kappa, the scale of noise
+    is several times the side of the square."""
     reference = zipf_list(20_000)
     simulated = expected_dist(partition_mechanism(epsilon, kappa), reference).dist
     predicted = expected_noise(epsilon / kappa, reference.total)
     assert 1 / 2 < predicted / simulated < 2
+
+
+def test_noise_beyond_the_side_of_the_square_grows_as_its_scale_does():
+    pairs = 10_000
+    at_side = 1 / (SQUARE * math.sqrt(pairs))
+    assert math.isclose(
+        expected_noise(at_side / 10, pairs), 10 * expected_noise(at_side, pairs), rel_tol=1e-9
+    )
+    assert expected_noise(at_side, pairs) < 2 * expected_noise(2 * at_side, pairs)
