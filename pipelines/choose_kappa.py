@@ -97,7 +97,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
             "user may well have, chosen without looking at the records"
         )
     if flags.plot is not None:
-        page.check_available()
+        page.check_picture(flags.plot)
     release = release_of(flags, spec, job_flags.records(flags))
     (directory,) = release.directories
     files = [directory.file(name) for name in directory.files]
@@ -110,14 +110,16 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
     """Prints the files of a release and the comparison of kappas by it, and draws the plot."""
     try:
         choice = choose_kappa(released, flags.for_epsilon, flags.for_delta)
-        if flags.plot is not None:
-            plot_kappas(choice, flags.plot)
-    except (ImportError, OSError, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"there is no comparison: {error}") from None
     if flags.json:
         print(json.dumps({"files": files} | dataclasses.asdict(choice), indent=2))
     else:
-        print("\n".join([*files, kappa_table(choice), *([flags.plot] if flags.plot else [])]))
+        print("\n".join([*files, kappa_table(choice)]))
+    if flags.plot is not None:
+        path = command_line.draw(functools.partial(plot_kappas, choice), flags.plot)
+        if not flags.json:
+            print(path)
 
 
 if __name__ == "__main__":

@@ -351,9 +351,11 @@ class JobParser(OneLineParser):
                 self.error(f"there is no place for {other!r}: give flags as --name=value")
 
 
-def add_json_flag(parser: argparse._ActionsContainer) -> None:
+def add_json_flag(
+    parser: argparse._ActionsContainer, what: str = "print the same as one JSON object"
+) -> None:
     """Adds the flag --json, for commands whose output programs may read."""
-    parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
+    parser.add_argument("--json", action="store_true", help=what)
 
 
 def draw(plot: Callable[[str], None], path: str) -> str:

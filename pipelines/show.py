@@ -27,7 +27,11 @@ def make_parser() -> OneLineParser:
         "release", metavar="DIR", help="directory of a release, or of one for each period"
     )
     add_degrees_flag(parser)
-    add_json_flag(parser)
+    add_json_flag(
+        parser,
+        "print the whole table, the numbers of a list and the guarantee as one JSON object, or as "
+        "an array of two for a list and names",
+    )
     return parser
 
 

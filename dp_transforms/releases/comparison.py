@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,19 @@ class Comparison(PicturedTable):
     differences: tuple[Estimate, ...]
 
     def __getitem__(self, question: str) -> Estimate:
-        return dict(zip(self.questions, self.differences, strict=True))[question]
+        """Returns the difference of a number, such as "rank 1" or "users at rank 1".
+
+        Raises:
+          KeyError: it was not compared.
+          ValueError: it is no number of a list.
+        """
+        differences = dict(zip(self.questions, self.differences, strict=True))
+        if question not in differences:
+            names = names_of(self.lists[0].statement)
+            question = question_of(question, names).words.format(**names)
+        if question not in differences:
+            raise KeyError(f"{question!r} was not compared: numbers are {', '.join(differences)}")
+        return differences[question]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.questions)
@@ -130,6 +143,8 @@ def compare(
     >>> dp.compare(monday, tuesday).to_arrow().to_pylist()[1]["difference"]
     30.0
     """
+    if any(isinstance(release, (str, os.PathLike)) for release in (first, second)):
+        raise ValueError("compare takes two lists, not paths: dp.load reads a list of a directory")
     if not all(isinstance(release, ListRelease) for release in (first, second)):
         raise ValueError("compare takes two lists, not names, groups or periods")
     if ("degree" in first.statement) != ("degree" in second.statement):

@@ -80,9 +80,12 @@ def load(directory: str | os.PathLike[str]) -> Any:
         releases = periods.read_periods(path, load)
         if releases is not None:
             return _checked(releases)
-    raise InputError(
-        f"{path} cannot be read as a release: it has none of the files that a job or save writes"
-    )
+    fault = "it has none of the files that a job or save writes"
+    if os.path.isfile(path):
+        fault = "it is a file, and a release is a directory"
+    elif "://" not in path and not os.path.exists(path):
+        fault = "there is no such directory"
+    raise InputError(f"{path} cannot be read as a release: {fault}")
 
 
 def _main_tables(directory: str) -> list[str]:

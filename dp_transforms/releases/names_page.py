@@ -170,7 +170,7 @@ def names_words(statement: Mapping[str, Any]) -> list[str]:
         both = amount(statement[ESTIMATES]["epsilon"])
         paragraphs[0] += (
             " The estimates beside them also follow from other releases about the same records: "
-            f"names and estimates together cost epsilon = {both}."
+            f"names and estimates together cost epsilon = {both}, delta = {delta}."
         )
     if statement["pre_threshold"] > 1:
         least = statement["pre_threshold"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.entry import NO_BUDGET
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.output import CsvTable, ReleaseDirectory, directory_path
 from dp_transforms.files.paths import join
 from dp_transforms.files.several_releases import ARGUMENTS, SeveralReleases
@@ -123,9 +123,11 @@ class PagedTable(Table):
 
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
+          InputError: the page cannot be written.
         """
         page, _ = self.page(Words(about, users, title, data_name))
-        with open(path, "w", encoding="utf-8") as file:
+        unwritten = f"{os.fspath(path)} cannot be written: give the path of a file"
+        with as_input_error(unwritten, (OSError,)), open(path, "w", encoding="utf-8") as file:
             file.write(page)
 
 

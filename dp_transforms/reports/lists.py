@@ -148,7 +148,9 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     about = (
         "The difference is the second number minus the first. The interval below it contains the "
         f"difference of the {which} with {confidence:.0%} confidence, over the noise of both "
-        f"lists. Each interval holds by itself. If it does not contain 0, the {which} differ."
+        f"lists. Each interval holds by itself. If it does not contain 0, the {which} differ. "
+        f"The intervals below the two numbers hold with {comparison.first[0].confidence:.1%}, so "
+        "that both of them hold with the confidence of the difference."
     )
     if comparison.different_records:
         about += f" {comparison.different_records}."
@@ -255,8 +257,9 @@ def _bands(release: ListRelease) -> _Bands:
 
 
 def _ranks(released: FrequencyList, bands: _Bands) -> IntArray:
-    """Returns the ranks at which a list and its error bars are drawn."""
-    return GRID[GRID <= max(released.distinct, bands[1].distinct)]
+    """Returns the ranks at which a list and its error bars are drawn, up to the last one."""
+    last = max(released.distinct, bands[1].distinct)
+    return np.union1d(GRID[GRID < last], [last]) if last else GRID[:0]
 
 
 def _draw_ranks(

@@ -8,6 +8,7 @@ import html
 import importlib.util
 import io
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -52,6 +53,20 @@ def check_available() -> None:
     """Raises a ValueError, before a budget is spent, if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("a report needs matplotlib: pip install 'dp-frequency-lists[report]'")
+
+
+def check_picture(path: str) -> None:
+    """Raises a ValueError, before a budget is spent, if no picture can be drawn into a file of this
+    path."""
+    check_available()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kind = os.path.splitext(path)[1].removeprefix(".")
+    if kind and kind not in FigureCanvasBase.get_supported_filetypes():
+        raise ValueError(f"{path} cannot be drawn: there are no pictures of the kind .{kind}")
+    directory = os.path.dirname(path) or os.curdir
+    if os.path.isdir(path) or not os.access(directory, os.W_OK):
+        raise ValueError(f"{path} cannot be drawn: give a file in a directory that can be written")
 
 
 def document(kind: str, words: Words, content: str, releases: Mapping[str, _Stated]) -> str:

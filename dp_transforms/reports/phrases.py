@@ -290,9 +290,13 @@ def bound_words(statement: Mapping[str, Any]) -> str:
         counts += " in each round"
     if not drops_records(statement):
         return f"{counts}; this is the publisher's declaration about the data."
+    lower = "numbers of partitions, totals and counts are lower here"
+    if "strategy" in statement:
+        is_counted = statement["noisy_counts"]
+        lower = "noisy counts are lower" if is_counted else "fewer of them count for a partition"
     words = (
         f"{counts}, chosen at random; the job that made this release enforced it. If users have "
-        "more, numbers of partitions, totals and counts are lower here than in all records."
+        f"more, {lower} than in all records."
     )
     if counts_bound_words(statement):
         words += f" Noisy counts are of {statement['noisy_counts_are_of']}."

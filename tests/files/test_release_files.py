@@ -62,6 +62,8 @@ def test_what_is_no_release(tmp_path):
     (tmp_path / "day/privacy.json").write_text('{"periods": {"of": "day"}}')
     with pytest.raises(InputError, match="does not hold a release for each period"):
         load(str(tmp_path))
+    with pytest.raises(InputError, match="it is a file, and a release is a directory"):
+        load(str(tmp_path / "day/privacy.json"))
     assert release_directories(str(tmp_path)) == [str(tmp_path)]
 
 

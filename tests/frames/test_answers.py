@@ -14,6 +14,7 @@ import pytest
 import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.budget import BudgetExceededError, Ledger, PrivacyBudget, PrivacyUnitError
+from dp_transforms.errors import InputError
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.postprocessing.intervals import intervals_of
@@ -158,6 +159,13 @@ def test_a_confidence_is_a_number_of_any_kind(kind, mechanism):
     )
 
 
+def test_error_bars_reach_the_last_rank_of_the_line():
+    release = dp.release_counts(range(1, 400), epsilon=1, max_partitions_per_user=1)
+    (axes,) = release.plot().axes
+    band = axes.collections[0].get_paths()[0].vertices[:, 0]
+    assert band.max() >= axes.lines[0].get_xdata().max() == release.released.distinct
+
+
 def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release, names = dp.release(VISITS, **LIST), dp.select(VISITS, **NAMES)
     for result in (release, names):
@@ -171,6 +179,9 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release.plot(tmp_path / "list.png")
     assert (tmp_path / "list.png").read_bytes().startswith(b"\x89PNG")
     release.report(tmp_path / "report.html", about="password")
+    for path in (tmp_path, tmp_path / "none" / "report.html"):
+        with pytest.raises(InputError, match="cannot be written: give the path of a file"):
+            release.report(path)
     page = (tmp_path / "report.html").read_text()
     assert "How hard to guess" in page and "data:image/png" in page
     degrees = dp.degrees([(0, 1)], source=0, target=1, degree="in", epsilon=99)

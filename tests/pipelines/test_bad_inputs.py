@@ -212,6 +212,8 @@ FAULTS_OF_FLAGS = [
     ),
     usage(KAPPA, "epsilon must be at least", "--for_epsilon=0.0000001"),
     usage(KAPPA, COUNT, "--max_degree=0"),
+    usage(KAPPA, "cannot be drawn: give a file in", "--plot={tmp}/none/a.png"),
+    usage(KAPPA, "there are no pictures of the kind ", "--plot={tmp}/a.xyz"),
     only(KAPPA, "has no column 'pages'", "--partition_column=pages"),
     usage(KAPPA, "no flag --max_partitions_per_user", "--max_partitions_per_user=3"),
     # Names that are public, plots, ledgers.

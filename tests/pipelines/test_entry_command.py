@@ -112,7 +112,7 @@ KAPPA = "choose-kappa --for_epsilon=1 --released"
         ("plan --users=10 --epsilon=1 --plot=none/plan.png", 1, "cannot be drawn"),
         ("report list list list", 2, "one directory, or two"),
         ("report none", 1, "cannot be read"),
-        ("show none", 1, "none cannot be read as a release"),
+        ("show none", 1, "none cannot be read as a release: there is no such directory"),
         ("report list --abuot=x", 2, "there is no flag --abuot: did you mean --about?"),
         ("show list", 1, "list/privacy.json is not as it was released"),
         ("report list", 1, "list/privacy.json is not as it was released"),

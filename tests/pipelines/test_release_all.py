@@ -52,7 +52,7 @@ def test_what_follows_from_both_is_stated_at_the_cost_of_both(tmp_path, flags):
     assert (estimates.get("file") == "named_users.csv") == bool(flags)
     names = dp.load(tmp_path / "out").names
     assert "epsilon 2 with the estimates beside them" in repr(names)
-    assert "together cost epsilon = 2." in names.privacy
+    assert "together cost epsilon = 2, delta = 1e-06." in names.privacy
     alone = dp.load(tmp_path / "out/frequency_list")
     assert "estimates" not in alone.statement
 

@@ -44,3 +44,17 @@ def test_the_page_says_what_is_printed_of_different_bounds():
         "at most 2 partitions of each user, second about at most 4" in comparison.different_records
     )
     assert comparison.different_records in page and comparison.different_records in repr(comparison)
+    # The two numbers of a row hold with more confidence, so that their difference holds with 95%.
+    assert comparison.first[0].confidence == 0.975
+    assert "The intervals below the two numbers hold with 97.5%" in page
+
+
+def test_a_difference_is_looked_up_by_the_number_that_was_asked_for():
+    first = dp.release_counts([20, 1], epsilon=50, max_partitions_per_user=1)
+    second = dp.release_counts([50, 1], epsilon=50, max_partitions_per_user=1)
+    change = dp.compare(first, second, numbers=["rank 1", "total"])
+    assert change["rank 1"] == change["users at rank 1"] == change.differences[0]
+    with pytest.raises(KeyError, match="was not compared: numbers are users at rank 1, total"):
+        change["rank 2"]
+    with pytest.raises(ValueError, match=r"dp\.load reads a list of a directory"):
+        dp.compare("a", "b")

@@ -82,10 +82,10 @@ def test_names_that_are_public_may_have_no_users():
     data = {"who": list(range(50)), "page": [f"page {user}" for user in range(50)]}
     public = [f"public {name}" for name in range(100)]
     names = dp.select(data, **COLUMNS, epsilon=1, delta=1e-9, counts=True, public_partitions=public)
-    beside = names.beside(dp.release(data, **COLUMNS, epsilon=100))
-    missing = beside.missing()
+    with_list = names.beside(dp.release(data, **COLUMNS, epsilon=100))
+    missing = with_list.missing()
     assert missing.partitions.high >= 50 and missing.share.high == 1
-    assert beside.list_that_agrees.number_of_partitions().value == 50
+    assert with_list.list_that_agrees.number_of_partitions().value == 50
     some = dp.select(
         data, **COLUMNS, epsilon=1, delta=1e-9, public_partitions=public, public_threshold=-21
     )
