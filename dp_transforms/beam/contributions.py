@@ -103,35 +103,47 @@ class DeclareBounded(BoundAware, beam.PTransform):
     records independently of other users. Nothing checks this: a release after a wrong declaration
     is less private than it says.
 
-    A release that takes counts takes the elements after this step for pairs of a partition and a
-    count. So apply ``CountDistinctUsers`` to records first. Otherwise users are taken for
-    partitions, and partitions that are integers for counts.
+    If ``counted`` says which of both the elements are, releases refuse the other kind. Otherwise a
+    release that takes counts takes users for partitions, and partitions that are integers for
+    counts, if it gets records by mistake.
+
+    Args:
+      max_partitions_per_user: kappa.
+      counted: whether the elements are counts (True) or records (False); None if this is left open.
 
     Raises:
-      ValueError: kappa is not a positive integer, or is below the known bound of the input.
+      ValueError: an argument is out of range, kappa is below the known bound of the input, or the
+        input is known to be of the other kind.
 
     >>> with beam.Pipeline() as pipeline:
-    ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 3)]) | DeclareBounded(2)
-    ...     _ = counts | beam.Map(print)
+    ...     given = pipeline | beam.Create([("jazz", 40), ("rock", 3)])
+    ...     _ = given | DeclareBounded(2, counted=True) | beam.Map(print)
     ('jazz', 40)
     ('rock', 3)
     """
 
-    def __init__(self, max_partitions_per_user: int):
+    def __init__(self, max_partitions_per_user: int, *, counted: bool | None = None):
         super().__init__()
         self._max_partitions = positive_integer("max_partitions_per_user", max_partitions_per_user)
+        self._counted = None if counted is None else boolean("counted", counted)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
-        known = bound_of(pcoll).partitions
-        if known is not None and known > self._max_partitions:
+        known = bound_of(pcoll)
+        if known.partitions is not None and known.partitions > self._max_partitions:
             raise ValueError(
                 f"DeclareBounded({self._max_partitions}) contradicts its input, in which one user "
-                f"can be in up to {known} partitions: use BoundContributions"
+                f"can be in up to {known.partitions} partitions: use BoundContributions"
+            )
+        if None not in (known.counted, self._counted) and known.counted != self._counted:
+            kind = "counts" if known.counted else "records of users"
+            raise ValueError(
+                f"DeclareBounded(counted={self._counted}) contradicts its input, which is {kind}"
             )
         return (pcoll,) | beam.Flatten()
 
     def bound(self, before: Bound) -> Bound:
-        return dataclasses.replace(before, partitions=self._max_partitions)
+        counted = before.counted if self._counted is None else self._counted
+        return dataclasses.replace(before, partitions=self._max_partitions, counted=counted)
 
     def display_data(self) -> dict[str, int]:
         return {"max_partitions_per_user": self._max_partitions}

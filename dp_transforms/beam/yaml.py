@@ -64,13 +64,14 @@ def bound_contributions(
     return BoundContributions(max_partitions_per_user, num_buckets=num_buckets)
 
 
-def declare_bounded(max_partitions_per_user: int) -> beam.PTransform:
+def declare_bounded(max_partitions_per_user: int, counted: bool | None = None) -> beam.PTransform:
     """Declares that users have, or are counted in, at most kappa partitions already.
 
     Args:
       max_partitions_per_user: kappa.
+      counted: whether rows are counts (true) or records (false).
     """
-    return DeclareBounded(max_partitions_per_user)
+    return DeclareBounded(max_partitions_per_user, counted=counted)
 
 
 def count_distinct_users(cap: int | None = None, num_buckets: int | None = None) -> beam.PTransform:

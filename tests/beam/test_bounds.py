@@ -68,6 +68,22 @@ REFUSED = {
     "declared less than it is": ((BOUND, dp.DeclareBounded(1)), "contradicts"),
     "declared less in a selection": ((BOUND, select(1, already_bounded=True)), "contradicts"),
     "declared less after counting": ((COUNTED, dp.DeclareBounded(1)), "contradicts"),
+    "records declared as counts": (
+        (BOUND, dp.DeclareBounded(2, counted=True)),
+        "contradicts its input, which is records of users",
+    ),
+    "counts declared as records": (
+        (COUNTED, dp.DeclareBounded(2, counted=False)),
+        "contradicts its input, which is counts",
+    ),
+    "declared records that are not counted": (
+        (dp.DeclareBounded(2, counted=False), release(2)),
+        "takes counts, but these are records",
+    ),
+    "declared counts that are counted": (
+        (dp.DeclareBounded(2, counted=True), COUNT),
+        "records of users, but these are counts",
+    ),
     "a selection from counts": ((COUNTED, select(2)), "SelectPartitions takes records"),
     "counts capped too low": ((BOUND, CAPPED, from_counts(2)), "needs counts up to"),
     "capped counts that are released": (
@@ -129,6 +145,7 @@ KEPT = {
     "two branches": (both(dp.BoundContributions(1), dp.BoundContributions(1)), COUNT),
     "declared": (dp.DeclareBounded(2), COUNT),
     "declared counts": (COUNT, dp.DeclareBounded(2)),
+    "declared as records": (dp.DeclareBounded(2, counted=False), FILTER, COUNT),
     "declared after another step": (BOUND, beam.Map(same), dp.DeclareBounded(2), COUNT),
     "edges": (dp.CountDegrees(),),
 }
