@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -121,6 +123,11 @@ def _parse_statement(content: bytes) -> dict[str, Any]:
     statement: dict[str, Any] = json.loads(content)
     if not statement or not isinstance(statement, dict):
         raise ValueError("a statement is an object with entries")
+    # Texts show the rounded amounts, and intervals follow from the exact ones.
+    for name in ("epsilon", "delta"):
+        exact = statement.get(f"{name}_exact")
+        if exact is not None and not math.isclose(float(Fraction(exact)), statement[name]):
+            raise ValueError(f"{name} is not {name}_exact")
     return statement
 
 

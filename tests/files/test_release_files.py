@@ -1,4 +1,5 @@
 import csv
+import json
 import shutil
 
 import pytest
@@ -71,3 +72,15 @@ def test_a_release_of_an_unknown_kind_is_named(tmp_path):
     (tmp_path / "released_of_another_version.csv").write_text("users\n3\n")
     with pytest.raises(InputError, match=r"another_version\.csv is of a kind that this version"):
         load(str(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "shown"), [("epsilon", 0.1), ("delta", 1e-3)])
+def test_an_amount_that_is_not_the_exact_one_is_refused(name, shown, tmp_path):
+    data = {"who": list(range(500)), "page": ["/a"] * 500}
+    columns = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+    dp.select(data, **columns, epsilon="1/3", delta=1e-6).save(tmp_path / "names")
+    path = tmp_path / "names" / "privacy.json"
+    assert dp.load(tmp_path / "names").statement["epsilon_exact"] == "1/3"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: shown}))
+    with pytest.raises(InputError, match=r"privacy\.json is not as it was released"):
+        dp.load(tmp_path / "names")
