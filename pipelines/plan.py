@@ -30,6 +30,7 @@ from dp_transforms.postprocessing.planning import (
     zipf_list,
 )
 from dp_transforms.postprocessing.text_table import text_table
+from dp_transforms.reports.phrases import some
 from dp_transforms.reports.plans import plot_releases
 from pipelines import flag_values
 from pipelines.command_line import OneLineParser, add_json_flag, command, draw, refuse
@@ -230,8 +231,9 @@ def _print_hierarchy(flags: argparse.Namespace) -> None:
         levels = [dataclasses.asdict(level) for plan in plans for level in plan.levels]
         print(json.dumps({"contributions": contributions, "levels": levels}, indent=2))
         return
+    most = flags.max_partitions_per_user
     print(
-        f"{contributions:,} contributions, at most {flags.max_partitions_per_user} per user. Each "
+        f"{some(contributions, 'contribution')}, at most {most} per user. Each "
         "row is about one group, the first of a level about\none of average size. dist is half the "
         "L1 distance to the group's list without noise, for\n"
         f"{kinds}, if it was released alone. In the hierarchy, small groups err less.\n"
@@ -329,9 +331,10 @@ def main(flags: argparse.Namespace) -> None:
         print(json.dumps(about | planned, indent=2))
         return
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
+    size = f"{some(reference.total, 'contribution')}, {some(reference.distinct, 'partition')}"
     print(
-        f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
-        f"{max_partitions} per user\n\n{of_attributes}{tables(plans, why)}\n\n"
+        f"{kind}: {size}, at most {max_partitions} per user\n\n"
+        f"{of_attributes}{tables(plans, why)}\n\n"
         f"{_sizes(reference, flags.records)}"
         f"\n{drawn}".rstrip("\n")
     )

@@ -18,6 +18,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.reports.phrases import some
 from dp_transforms.sample_data import rockyou
 from pipelines.command_line import OneLineParser, command
 
@@ -77,10 +78,12 @@ def main(flags: argparse.Namespace) -> None:
     table = sample_table(flags.users, flags.seed)
     try:
         os.makedirs(os.path.dirname(flags.output) or ".", exist_ok=True)
-        pa.csv.write_csv(table, flags.output, pa.csv.WriteOptions(quoting_style="none"))
+        # The stream compresses if the name of the file ends as those of compressed files do.
+        with pa.output_stream(flags.output) as file:
+            pa.csv.write_csv(table, file, pa.csv.WriteOptions(quoting_style="none"))
     except OSError as error:
         raise InputError(str(error)) from None
-    print(f"{flags.users:,} records of synthetic users are in {flags.output}")
+    print(f"{flags.output}: {some(flags.users, 'record')}, one of each synthetic user")
 
 
 if __name__ == "__main__":

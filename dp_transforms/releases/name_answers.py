@@ -162,8 +162,8 @@ class NameAnswers(NameEstimates):
         may_differ = (self._drops or drops_records(others)) and kappa != list_kappa
         if may_differ and made._survey is None:
             raise ValueError(
-                f"frequency_list keeps at most {list_kappa} partitions of each user, and the "
-                f"names {kappa}: release both at one kappa, or the list with a survey"
+                f"frequency_list keeps at most {some(list_kappa, 'partition')} of each user, and "
+                f"the names {kappa}: release both at one kappa, or the list with a survey"
             )
         return made
 

@@ -1,4 +1,5 @@
 import argparse
+import gzip
 import importlib
 import inspect
 import os
@@ -184,6 +185,14 @@ def test_samples_replace_no_file_unless_told_to(tmp_path, failure):
     assert path.read_text() == "mine"
     assert main(["sample", "--users=10", f"--output={path}", "--overwrite"]) == 0
     assert len(path.read_text().splitlines()) == 11
+
+
+def test_a_sample_is_compressed_as_its_name_says(tmp_path, capsys):
+    plain, compressed = tmp_path / "records.csv", tmp_path / "records.csv.gz"
+    for path in (plain, compressed):
+        assert main(["sample", "--users=1", f"--output={path}"]) == 0
+    assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()
+    assert f"{plain}: 1 record, one of each synthetic user" in capsys.readouterr().out
 
 
 @pytest.fixture
