@@ -82,7 +82,8 @@ def test_names_that_are_public_may_have_no_users():
     data = {"who": list(range(50)), "page": [f"page {user}" for user in range(50)]}
     public = [f"public {name}" for name in range(100)]
     names = dp.select(data, **COLUMNS, epsilon=1, delta=1e-9, counts=True, public_partitions=public)
-    with_list = names.beside(dp.release(data, **COLUMNS, epsilon=100))
+    of_all_records = dp.release(data, user="who", partition="page", epsilon=100)
+    with_list = names.beside(of_all_records)
     missing = with_list.missing()
     assert missing.partitions.high >= 50 and missing.share.high == 1
     assert with_list.list_that_agrees.number_of_partitions().value == 50
