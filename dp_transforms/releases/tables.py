@@ -183,6 +183,10 @@ class Release(PagedTable):
             most = some(partitions_that_count(statement), "partition")
             how = statement["max_partitions_per_user_is"]
             guarantee += f"; at most {most} of each user ({how}){counts_bound_words(statement)}"
+        if "periods" in statement:
+            periods = statement["periods"]
+            most = some(periods["max_periods_per_user"], periods["of"])
+            guarantee += f"; records of at most {most} of each user count"
         return [*self._summary(), guarantee]
 
 

@@ -200,3 +200,11 @@ def test_surveys_of_periods_on_records_without_any():
     spec = PeriodAllRecordsSpec(periods=DAYS, epsilon=1, max_periods_per_user=1)
     ((*released,),) = in_process([]).all_records_by_period(spec)
     assert [day for day, _ in released] == DAYS
+
+
+@pytest.mark.parametrize("kappa", [None, 3])
+def test_what_is_printed_says_in_how_many_periods_a_user_counts(kappa):
+    options = {"epsilon": 2, "max_periods_per_user": 2, "max_partitions_per_user": kappa}
+    days = dp.release_by_period(records(), **COLUMNS, **SPAN, **options)
+    for shown in (repr(days), repr(days[DAYS[0]])):
+        assert shown.endswith("; records of at most 2 days of each user count")
