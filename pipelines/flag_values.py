@@ -85,7 +85,7 @@ def shares(text: str) -> list[ExactNumber]:
 
 
 def positive_integers(text: str) -> list[int]:
-    """Parses positive integers with commas in between.
+    """Parses positive integers that are separated by commas. Raises an ArgumentTypeError otherwise.
 
     >>> positive_integers("50,3000")
     [50, 3000]

@@ -17,7 +17,7 @@ from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.attribute_plan import (
     AttributePlan,
-    parts_of,
+    epsilons_of_one_attribute,
     plan_attributes,
 )
 from dp_transforms.postprocessing.hierarchy_plan import plan_hierarchy
@@ -313,7 +313,7 @@ def main(flags: argparse.Namespace) -> None:
                 "--attributes is for lists in which a user has one value: leave out --delta and "
                 "--max_partitions_per_user"
             )
-        epsilons = parts_of(flags.epsilon, flags.attributes)
+        epsilons = epsilons_of_one_attribute(flags.epsilon, flags.attributes)
         attribute_plans = plan_attributes(reference, flags.epsilon, flags.attributes)
         of_attributes = f"{attribute_table(attribute_plans, flags.attributes)}\n\n"
     plans = plan_releases(reference, epsilons, flags.delta, max_partitions, made_up)

@@ -38,7 +38,7 @@ from dp_transforms.engines.survey_kernels import (
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS
-from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
+from dp_transforms.postprocessing.survey_plan import SURVEY_MAX_DEGREE
 from dp_transforms.releases.all_records import AllRecordsSpec
 from dp_transforms.releases.surveys import Survey, SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram
@@ -76,7 +76,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
         self,
         epsilon: Number,
         max_partitions_per_user: int | None = None,
-        max_degree: int = MAX_DEGREE,
+        max_degree: int = SURVEY_MAX_DEGREE,
         *,
         survey_share: Number | None = None,
         largest_degree: int | None = None,

@@ -98,7 +98,7 @@ def select_partitions(
       epsilon: the privacy loss, for adding or removing all records of one user.
       delta: the delta of the guarantee.
       max_partitions_per_user: the most partitions in which one user counts; by default the bound of
-        a step before.
+        a step before. If there is none, a noisy look at the records chooses how many count.
       strategy: the name of a strategy; auto takes the best for these parameters.
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users and partitions are split into.

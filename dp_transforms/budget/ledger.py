@@ -87,7 +87,8 @@ class PrivacyUnitError(ValueError):
 
 
 class JobExistsError(ValueError):
-    """Raised if the job has open or committed reservations already; nothing was reserved."""
+    """Raised if the job already has an open, committed or charged reservation; nothing was
+    reserved."""
 
 
 class Request(NamedTuple):
@@ -362,9 +363,10 @@ class Ledger:
             )
 
     def give_back(self, ids: Iterable[int]) -> bool:
-        """Gives back the reservations of a failed job under which nothing has begun, if the ledger
-        has as many free failures left, and otherwise none; tells whether these are all. If an
-        OSError says that the note could not be written, they stay spent."""
+        """Gives back those reservations of a failed job under which nothing has begun, and returns
+        whether these are all of them. If the ledger has fewer free failures left than there are
+        such reservations, it gives none back. If the note cannot be written, an OSError is raised,
+        and the reservations stay spent."""
         wanted = set(ids)
         with self._writing() as stored:
             free = [line for line in stored.lines if line.id in wanted and line.may_be_given_back]
@@ -374,7 +376,8 @@ class Ledger:
         return len(free) == len(wanted)
 
     def commit(self, *ids: int) -> None:
-        """Notes that the release under reservations was made; raises as ``abandon``."""
+        """Notes that the release under these reservations was made. Raises the errors of
+        ``abandon``."""
         self._close(ids, State.COMMITTED)
 
     def charge(self, *ids: int) -> None:

@@ -294,7 +294,7 @@ class KeyedUniforms:
 
     @property
     def words(self) -> npt.NDArray[np.uint64]:
-        """floor(U * 2**64) for each row: uint64, shape (n,)."""
+        """Returns floor(U * 2**64) for each row; uint64 of shape (n,)."""
         # Copying a keyed state costs less than keying a new one.
         keyed = hashlib.blake2b(key=self._key)
         leading = []

@@ -93,7 +93,7 @@ class Watch(Protocol):
         Args:
           tables: what passes.
           stage: the stage of the job, such as "reading records".
-          rows: what the rows of the tables are.
+          rows: what a row is called in reports, such as "partitions".
           total: about how many rows are expected; 0 if this is unknown.
           private: whether the number of rows is private.
         """
@@ -310,10 +310,11 @@ class InProcess(Engine):
         users = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
         return ([spec.mechanism.release_under(users, self._secret.tape)],)
 
-    def _records(self, rows: str = "records") -> Tables:
-        """Returns the source's tables, of any Arrow types. The watch calls them ``rows``."""
+    def _records(self, things: str = "records") -> Tables:
+        """Returns the source's tables, of any Arrow types. The stage of the watch is named
+        "reading" and ``things``; its rows are always called records."""
         total = self._source.estimated_rows
-        return self._watch(self._source.tables(), f"reading {rows}", "records", total)
+        return self._watch(self._source.tables(), f"reading {things}", "records", total)
 
     def _reduced(
         self, tables: Tables, names: tuple[str, ...], reduce: Reduce

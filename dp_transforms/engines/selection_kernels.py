@@ -80,7 +80,7 @@ def select_from_counts(
       table: plain columns ``partition`` and ``count``.
       strategy: a ``NoisyCountStrategy`` if noisy counts are wanted.
       key: 32 secret bytes, which give each partition's name its uniform number.
-      noisy_counts, intervals: whether to add these columns.
+      noisy_counts, intervals: whether to add noisy counts, and the ends of their intervals.
       public_distribution: decides about public partitions, if there are any.
       public_names: tables of public partitions.
 

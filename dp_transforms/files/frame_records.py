@@ -45,8 +45,8 @@ _ADVICE = {
 }
 """What data of some modules are, and what to give instead, for errors."""
 _SEVERAL_TYPES = (
-    "the table has values of several types (text, if the first 131,072 records have none), or of a "
-    "type that Arrow does not have: give it one type"
+    f"the table has values of several types (text, if the first {_CHUNK_RECORDS:,} records have "
+    "none), or of a type that Arrow does not have: give it one type"
 )
 _A_COLUMN = f"a column of {_SEVERAL_TYPES}"
 

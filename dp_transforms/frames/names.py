@@ -65,7 +65,8 @@ def select(
       data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
       epsilon, delta: the cost of the selection; take a delta far below 1 / number of users.
       max_partitions_per_user: kappa, the most partitions in which one user counts at once. By
-        default a small private look at the data chooses it, and how names are found.
+        default a small private look at the data chooses it, and how names are found. It must be
+        given with ``public_partitions``, and with a strategy other than "auto" and "measured".
       counts: also release noisy numbers of users, with intervals. Names and counts cost epsilon and
         delta together: with counts there are fewer names, but at least about three quarters.
       strategy: see ``mechanisms.selection.make_strategy``.

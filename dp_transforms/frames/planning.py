@@ -121,9 +121,9 @@ def plan(
                 "attributes is for lists in which a user has one value: leave out delta and "
                 "max_partitions_per_user"
             )
-        from dp_transforms.postprocessing.attribute_plan import parts_of
+        from dp_transforms.postprocessing.attribute_plan import epsilons_of_one_attribute
 
-        parts = parts_of(epsilons, attributes)
+        parts = epsilons_of_one_attribute(epsilons, attributes)
     if reference is None:
         return plan_releases(zipf_list(contributions), parts, delta, kappa, made_up=True)
     return plan_releases(reference, parts, delta, kappa)

@@ -96,12 +96,12 @@ class Session:
     The cost of a release is spent before any record is read. A release that costs more than is left
     is refused. Epsilons may be chosen after seeing earlier releases (see ``budget.budget``).
 
-    The cost of a release that fails is given back, unless the error depends on values of the data.
-    A release is handed out only after its cost is committed, so nothing has come out of a failed
-    one but the fact of the error. That fact may depend on the data. So only ``free_failures`` costs
-    are given back, and once these are used up, a release costs at least a hundredth of the budget's
-    epsilon (see ``budget.failures``). If a process is killed, the next reservation on its ledger
-    gives its cost back, and this counts as a failure.
+    The cost of a failed release is given back, unless the error depends on values of the data. This
+    is safe, because a release is handed out only after its cost is committed: a failed one has
+    revealed only its error. The error may depend on the data too. So at most ``free_failures``
+    costs are given back. After that, a release costs at least a hundredth of the budget's epsilon
+    (see ``budget.failures``). If a process is killed, the next reservation on its ledger gives its
+    cost back, and this counts as a failure.
 
     Several processes can share a ledger, by ``open``. A session in memory serves only the process
     that made it: in a fork of this process it raises a TypeError.

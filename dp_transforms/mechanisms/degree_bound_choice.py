@@ -79,17 +79,18 @@ class DegreeBoundMechanism:
         if len(self.noise) != len(self.bounds):
             raise ValueError("noise must have a number for each of the bounds")
         # A scale out of range is refused here, and not at a release.
-        _ = self._noise
+        _ = self._score_noise
 
     @cached_property
-    def _noise(self) -> DiscreteLaplace:
+    def _score_noise(self) -> DiscreteLaplace:
         """Returns the noise of scores. Its unit is 1 / (last bound), so that scores are
         integers."""
         sensitivity = (2 if self.directed else 1) * self.bounds[-1]
         return DiscreteLaplace(2 * sensitivity / Fraction(self.epsilon))
 
     def scores(self, kept: Mapping[int, int]) -> list[int]:
-        """Returns the PRIVATE score of each bound, times the last bound.
+        """Returns the PRIVATE score u(D) of each bound D, see the module. Scores are multiplied by
+        the last bound, which makes them integers.
 
         Args:
           kept: {bound: number of edges that the projection to this bound keeps}.
@@ -117,7 +118,7 @@ class DegreeBoundMechanism:
           ValueError: the tape is claimed.
         """
         claimed = (tape or RandomTape.from_os()).claim(_CHANNEL)
-        noise = self._noise.sample(claimed, _CHANNEL, len(self.bounds)).tolist()
+        noise = self._score_noise.sample(claimed, _CHANNEL, len(self.bounds)).tolist()
         noisy = [score + added for score, added in zip(self.scores(kept), noise, strict=True)]
         return self.bounds[noisy.index(min(noisy))]
 

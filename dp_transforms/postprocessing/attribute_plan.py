@@ -36,7 +36,7 @@ class AttributePlan:
     unique: Estimate
 
 
-def parts_of(epsilons: Sequence[Number], attributes: int) -> list[Fraction]:
+def epsilons_of_one_attribute(epsilons: Sequence[Number], attributes: int) -> list[Fraction]:
     """Returns for each epsilon the part that one attribute gets, if so many share it equally. A
     number out of range is a ValueError."""
     count = positive_integer("attributes", attributes)
@@ -61,7 +61,9 @@ def plan_attributes(
     (0.2, True)
     """
     plans = []
-    for epsilon, part in zip(epsilons, parts_of(epsilons, attributes), strict=True):
+    for epsilon, part in zip(
+        epsilons, epsilons_of_one_attribute(epsilons, attributes), strict=True
+    ):
         tape = RandomTape.from_secret(bytes(32), "release of a public list")
         answers = intervals_of(partition_mechanism(part).release(reference, tape))
         entropy, unique = answers.shannon_entropy(), answers.share_unique()

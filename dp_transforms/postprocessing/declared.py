@@ -127,7 +127,7 @@ class DeclaredIntervals(ReleaseIntervals):
         ends = self._intervals._ends(name, index, value, confidence)
         return self._declared.cut(name, index, *ends)
 
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+    def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
         low, high = self._intervals.bands(confidence)
         return self._cut(low), self._cut(high)
 

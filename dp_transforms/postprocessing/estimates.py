@@ -146,16 +146,16 @@ class Answers(ABC):
     def alpha_guesswork_bits(self, alpha: Number, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates ``guessing_metrics.alpha_guesswork_bits``."""
 
-    def shannon_entropy(self, confidence: float = 0.95) -> Estimate:
+    def shannon_entropy(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the Shannon entropy of the partition of a random contribution, in bits. Every
         entropy of an empty list is 0."""
         return self._estimate(ENTROPY, confidence)
 
-    def min_entropy(self, confidence: float = 0.95) -> Estimate:
+    def min_entropy(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates ``guessing_metrics.min_entropy``, in bits; the upper end may be infinite."""
         return self.success_rate_bits(1, confidence)
 
-    def normalized_entropy(self, confidence: float = 0.95) -> Estimate:
+    def normalized_entropy(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the Shannon entropy divided by the logarithm of the total (0 to 1)."""
         half = 1 - failure_probability(confidence) / 2
         entropy, total = self.shannon_entropy(half), self.total(half)
@@ -171,31 +171,35 @@ class Answers(ABC):
             self._kind,
         )
 
-    def collision_probability(self, confidence: float = 0.95) -> Estimate:
+    def collision_probability(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the probability that two random contributions are to the same partition."""
         return self._estimate(COLLISIONS, confidence)
 
-    def tsallis_entropy(self, confidence: float = 0.95) -> Estimate:
+    def tsallis_entropy(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the Tsallis entropy of order 2: one minus ``collision_probability``."""
         same = self.collision_probability(confidence)
         value, low, high = (1 - end for end in (same.value, same.high, same.low))
         return Estimate(value, low, high, confidence, same.kind)
 
-    def users_in_small_partitions(self, fewer_than: int, confidence: float = 0.95) -> Estimate:
+    def users_in_small_partitions(
+        self, fewer_than: int, confidence: float = CONFIDENCE
+    ) -> Estimate:
         """Estimates the number of users whose partition has fewer users than this. If users have
         several partitions, it is the number of contributions to such partitions."""
         return self._estimate(SMALL, confidence, positive_integer("fewer_than", fewer_than))
 
-    def share_in_small_partitions(self, fewer_than: int, confidence: float = 0.95) -> Estimate:
+    def share_in_small_partitions(
+        self, fewer_than: int, confidence: float = CONFIDENCE
+    ) -> Estimate:
         """Estimates the share of ``users_in_small_partitions`` in the total (0 to 1)."""
         return self._estimate(SMALL_SHARE, confidence, positive_integer("fewer_than", fewer_than))
 
-    def unique_users(self, confidence: float = 0.95) -> Estimate:
+    def unique_users(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the number of users who share their partition with nobody. If users have
         several partitions, it is the number of partitions with a single user."""
         return self.users_in_small_partitions(2, confidence)
 
-    def share_unique(self, confidence: float = 0.95) -> Estimate:
+    def share_unique(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the share of ``unique_users`` in the total (0 to 1)."""
         return self.share_in_small_partitions(2, confidence)
 

@@ -39,6 +39,7 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
+from dp_transforms.postprocessing.survey_plan import LEAST_RATE
 from dp_transforms.postprocessing.text_table import text_table
 
 NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
@@ -47,8 +48,6 @@ NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
 _FALSE_ALARM = 1e-3  # The probability to see users of the largest degree where there are none.
 _HOPELESS = 1.5  # A kappa with this times the least error is not looked at.
 _NEARLY_ALL = 0.999  # If a kappa keeps this part of all pairs, larger ones are not looked at.
-_LEAST_RATE = Fraction(1, 512)
-"""The least epsilon / kappa above kappa = 1. Below it, lists are mostly noise, and take seconds."""
 _STEP = 4  # Noise is simulated at powers of this number; between them it follows a power law.
 
 
@@ -102,6 +101,11 @@ class KappaChoice:
     contributions: float
     endless_users: Estimate | None
     max_degree: int
+
+    @property
+    def is_about_names(self) -> bool:
+        """Returns whether the later release is a selection of names, and not a list."""
+        return self.plans[0].noise is None
 
     def __repr__(self) -> str:
         return kappa_table(self)
@@ -229,7 +233,7 @@ def kappa_table(choice: KappaChoice) -> str:
     """Returns the comparison as text."""
     error, noise = NEEDED_USERS, []
     about = "the users of all records with which a partition is named half of the time"
-    if choice.plans[0].noise is not None:
+    if not choice.is_about_names:
         error, noise = ERROR, ["noise", "of other kinds"]
         about = (
             "about the largest distance (half of L1) from the list of all pairs: half of what\n"
@@ -322,7 +326,7 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
     exact, contributions = positive_rational("epsilon", epsilon), max(1, round(degrees.total))
     least = np.inf
     for kappa in degrees.candidates():
-        if kappa > 1 and exact / kappa < _LEAST_RATE:
+        if kappa > 1 and exact / kappa < LEAST_RATE:
             return
         kept = degrees.kept(kappa)
         # For lists of the same shape, noise is proportional to the side of the Durfee square, and
@@ -362,7 +366,10 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[t
     A strategy takes a third of a second to make. So powers of two are tried first, until one is
     hopeless, and then the values around the best power.
     """
-    candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
+    every = list(degrees.candidates())
+    # Cells begin at 4, 5 and 6 times a power of two. A strategy takes long to make, so the middle
+    # ones are left out, unless one is the largest candidate.
+    candidates = [kappa for kappa in every if kappa % 5 or kappa == every[-1]]
     needed: dict[int, float] = {}
     for kappa in candidates:
         is_power_of_two = kappa.bit_count() == 1
@@ -372,7 +379,7 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[t
                 break
     best = min(needed, key=needed.__getitem__)
     for kappa in candidates:
-        if kappa not in needed and best < 2 * kappa < 4 * best:
+        if kappa not in needed and best / 2 < kappa < 2 * best:
             needed[kappa] = _needed(degrees, epsilon, delta, kappa)
     least = min(needed.values())
     for kappa, error in sorted(needed.items()):

@@ -67,7 +67,8 @@ class KeptParts:
         return np.clip(parts, 1e-9, 1.0)
 
     def centre(self, means: FloatArray, pairs: FloatArray, share: float) -> float:
-        """Returns the centre at which this share of all pairs is kept.
+        """Returns the centre of the model at which this share of all pairs is kept; 0 without a
+        tilt.
 
         Args:
           means: mean numbers of users of partitions.

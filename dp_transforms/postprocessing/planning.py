@@ -32,7 +32,7 @@ from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 _SIMULATIONS, _MOVED = 4, 800
 """A list is released so often, or until noise has moved so many users."""
-_LEAST_RATE = 0.02
+_LEAST_PLANNED_RATE = 0.02
 """Mechanisms with a smaller rate of noise are planned only if they are the default. The others have
 several times its error, and their formulas take seconds."""
 _EXACT, _ROUGH = 1500, 600
@@ -217,7 +217,7 @@ def _plan(
             named = partition_mechanism(epsilon, max_partitions, name)
         except ValueError:  # Another mechanism works at this epsilon.
             continue
-        if name == chosen or named.rate >= _LEAST_RATE:
+        if name == chosen or named.rate >= _LEAST_PLANNED_RATE:
             expected[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
     dist, seconds = expected[chosen]
     mechanisms = tuple(
@@ -241,10 +241,15 @@ def _plan(
 def made_up_dists(
     mechanism: PartitionMechanism, contributions: int, kinds: Sequence[str] = KINDS
 ) -> dict[str, float]:
-    """Returns by kind: about half the expected L1 distance of a release to a made-up list.
+    """Returns about half the expected L1 distance between a made-up list and its release, by kind.
 
-    Lists of more than _SKETCHED contributions are planned with so many. Their errors are scaled by
-    the square root of the number of contributions.
+    A list of more than ``_SKETCHED`` contributions is replaced by one of ``_SKETCHED``
+    contributions. Its error is scaled by the square root of the ratio of the two numbers.
+
+    Args:
+      mechanism: releases the lists.
+      contributions: the number of contributions of each list.
+      kinds: some of ``KINDS``.
     """
     small = min(contributions, _SKETCHED)
     lists, scale = made_up_lists(small), math.sqrt(contributions / small)

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 FIRST_SHARE, ROUNDS = Fraction(1, 20), 4
 """The survey's part of epsilon if its first round is enough, and how many rounds there may be. The
-first round takes half of what was long spent on choosing kappa, and the last one 2/5 of epsilon."""
-MAX_DEGREE = 10_000  # The largest degree with a cell in such a survey.
+last round takes 2/5 of epsilon."""
+SURVEY_MAX_DEGREE = 10_000  # The largest degree with a cell in such a survey.
 LEAST_RATE = Fraction(1, 512)
 """The least epsilon / kappa above kappa = 1. Below it, lists are mostly noise, and take seconds."""
 SQUARE = 0.27  # D of a list of N pairs, divided by the root of N.
@@ -70,7 +70,7 @@ class BoundPlan:
     Attributes:
       kappa: the bound.
       kept: the part of all pairs that is kept.
-      noise: the part of the error from noise.
+      noise: the part of the error from noise, scaled up to all records.
       dropped: half the number of dropped pairs, which is the error without an estimate.
       uncertain: the part of the error from not knowing how many pairs are dropped.
     """
@@ -134,11 +134,11 @@ def survey_of(epsilon: Number, share: Number | None, max_degree: int) -> Gradual
     return GradualSurvey(whole * part, 1, max_degree)
 
 
-def candidates(epsilon: Number, max_degree: int = MAX_DEGREE) -> tuple[int, ...]:
+def candidates(epsilon: Number, max_degree: int = SURVEY_MAX_DEGREE) -> tuple[int, ...]:
     """Returns the values of kappa that may be chosen for a list, ascending. They are public before
     the survey is made. Each is the last degree of a cell, so that the survey tells how many users
-    have more. An engine that keeps records until kappa is chosen needs, of each user, as many
-    partitions as the last of these values.
+    have more. ``AllRecordsSpec.most_partitions`` says how many partitions of each user an engine
+    keeps until kappa is chosen.
 
     Args:
       epsilon: of the list.
@@ -182,6 +182,7 @@ def choose_bound(
     for kappa in kappas or candidates(exact, survey.max_degree):
         kept = survey.kept_shares(kappa)
         dropped = pairs * (1 - kept)
+        # The estimate scales the kept list up to all records, and its noise with it.
         share = max(float(np.median(kept)), 1e-9)
         noise = expected_noise(float(exact / kappa), float(np.median(pairs * kept))) / share
         plans.append(
@@ -203,9 +204,11 @@ def is_enough(
     spent: Number,
     kappas: Sequence[int] | None = None,
 ) -> bool:
-    """Returns whether a survey is enough. It is if the next round, which costs twice as much and is
-    twice as certain, does not lessen the predicted error. It is not if it surprises its model: if
-    it shows more users beyond kappa than the model believes, by ``SURPRISE`` deviations of noise.
+    """Returns whether a survey is enough.
+
+    It is not enough if it shows more users beyond kappa than its model believes, by ``SURPRISE``
+    deviations of noise. Otherwise it is enough if the next round would not lessen the predicted
+    error. That round costs as much again as all rounds so far, and is twice as certain.
 
     Args:
       released: the survey.
@@ -213,6 +216,9 @@ def is_enough(
       epsilon: of the survey and the list together.
       spent: the cost of this survey.
       kappas: the values to choose from; by default ``candidates``.
+
+    Raises:
+      ValueError: nothing would be left for a list after the next round.
     """
     left = positive_rational("epsilon", epsilon) - positive_rational("spent", spent)
     left_after_next = left - positive_rational("spent", spent)

@@ -70,7 +70,7 @@ from dp_transforms.postprocessing.all_records_bounds import (
 )
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.survey_plan import (
-    MAX_DEGREE,
+    SURVEY_MAX_DEGREE,
     candidates,
     choose_bound,
     is_enough,
@@ -158,7 +158,7 @@ class SurveyOptions:
     max_partitions_per_user: int | None = None
     survey_share: Number | None = None
     mechanism: str = AUTO
-    max_degree: int = MAX_DEGREE
+    max_degree: int = SURVEY_MAX_DEGREE
     largest_degree: int | None = None
 
     def spec_at(self, epsilon: Fraction) -> AllRecordsSpec:
@@ -295,8 +295,10 @@ class AllRecordsSpec(SurveyOptions, ReleaseSpec):
         numbers."""
         if self.largest_degree is not None and self.largest_degree <= kappa:
             return False
-        kappas = 1 if self.max_partitions_per_user is not None else len(self.survey.lowest)
-        choices = kappas * self.survey.rounds
+        possible_kappas = 1
+        if self.max_partitions_per_user is None:
+            possible_kappas = len(self.survey.lowest)
+        choices = possible_kappas * self.survey.rounds
         by_survey = margin_of_survey(self.survey.lowest, float(spent), kappa, choices)
         return margin_of_count(float_above(self._beyond_epsilon(spent))) < by_survey / 2
 

@@ -182,7 +182,11 @@ class ListRelease(Release, Answers):
         )
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
-        """Estimates the k largest frequencies; all intervals hold together with the confidence."""
+        """Estimates the k largest frequencies; all intervals hold together with the confidence.
+
+        Raises:
+          ValueError: so many intervals cannot hold together with the confidence.
+        """
         failure = failure_probability(confidence) / positive_integer("k", k)
         if failure < 2**-34:
             raise ValueError(f"k = {k} intervals cannot hold together with confidence {confidence}")
@@ -202,7 +206,7 @@ class ListRelease(Release, Answers):
         the partitions: see ``guessing_metrics.alpha_guesswork_bits``."""
         return self.intervals.alpha_guesswork_bits(alpha, confidence)
 
-    alpha_guesswork_bits = guesswork_bits
+    alpha_guesswork_bits = guesswork_bits  # The name in ``Answers``, where alpha has no default.
 
     def numbers(
         self,
@@ -216,7 +220,7 @@ class ListRelease(Release, Answers):
 
         Args:
           confidence: of each interval by itself.
-          by_model: take the intervals of ``model``.
+          by_model: take the intervals of ``model``, which may raise an error.
           things, users: names of partitions and users in the keys.
         """
         proved = answers_of(self, confidence)

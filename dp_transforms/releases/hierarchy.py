@@ -429,8 +429,8 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
         f"= {amount(statement['epsilon'])}. The privacy unit is one user; neighbouring data sets: "
         f"{statement['neighbours']}.",
         f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
-        f"so one user moves all lists of a level together by no more than one list. {public}. "
-        "What is in none of them is in no list. The list of each group has the partitions "
+        f"so a user changes all lists of a level together by no more than a single list. {public}. "
+        "What is outside of all groups is in no list. The list of each group has the partitions "
         "of the groups below it together.",
         bound_words(statement),
         mechanism_words((entry["mechanism"] for entry in statement["levels"]), "users"),

@@ -175,7 +175,8 @@ class ListAndNames(NamedTuple):
         return cls(agreeing, names)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each into a subdirectory, as the job does: see ``ListRelease.save``."""
+        """Writes the list as it was released, before names raised it, and the names into the
+        subdirectories ``frequency_list`` and ``partitions``: see ``ListRelease.save``."""
         parts = {
             LIST_DIRECTORY: self.names.frequency_list or self.frequency_list,
             PARTITIONS_DIRECTORY: self.names,

@@ -36,7 +36,7 @@ from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.name_estimates import NameEstimates
 from dp_transforms.releases.name_statements import (
     NOT_NAMED,
-    ROUNDS,
+    SLOW_STRATEGIES,
     estimates_entry,
     unnamed_bound,
 )
@@ -55,8 +55,8 @@ class NameCount:
     Attributes:
       is_named: whether the partition was named.
       users: an estimate; None if there is none.
-      low, high: the ends of an interval, which contains both; ``high`` is infinite if nothing is
-        known.
+      low, high: the ends of an interval, which are possible numbers themselves; ``high`` is
+        infinite if nothing is known.
       of: which users are meant: "all" users who have the partition; "count" for the users whose
         records count after bounding; or a number, for the users with at most this many partitions.
       over: if the name is of a period and ``of`` is a number, words about the periods in which
@@ -169,20 +169,20 @@ class NameAnswers(NameEstimates):
 
     @cached_property
     def list_that_agrees(self) -> ListRelease | None:
-        """Returns the list beside the names, raised where the names prove it too low. For every t,
-        it then has at least as many partitions with t or more users as there are such names, and
-        its total is at least the sum over the names. None without a list."""
+        """Returns the list beside the names, raised where the names prove it too low; None if there
+        is no list.
+
+        For every t, the raised list has at least as many partitions with t or more users as there
+        are such names, so its total is at least the sum over the names. The list is returned as it
+        is if it may lack users of the named partitions: if the names are public, or if the list is
+        of other bounded records.
+        """
         released = self.frequency_list
-        if released is None or not len(self):
+        if released is None or not len(self) or not self._have_users_in(released):
             return released
         from dp_transforms.postprocessing.name_counts import agreeing
 
-        list_is_about_all = isinstance(released, AllRecordsRelease)
-        if list_is_about_all and not self.is_about_all_records:
-            return released
-        if not self._have_users_in(released):
-            return released
-        users = self._users_in(list_is_about_all)
+        users = self._users_in(isinstance(released, AllRecordsRelease))
         named = FrequencyList.from_counts(users)
         bounded = released.released
         _, raised = agreeing(users.astype(float), users, users.astype(float), bounded)
@@ -323,6 +323,7 @@ class NameAnswers(NameEstimates):
         Raises:
           ValueError: the partition is named, so that ``names[name]`` has its users; or the
             confidence is not between 0 and 1.
+          TypeError: see ``names[name]``.
         """
         if name in self:
             raise ValueError("this partition is named: names[name] tells its users")
@@ -360,23 +361,20 @@ class NameAnswers(NameEstimates):
         return float(dropped.most_users(np.array([bound.users]), failure / 4)[0])
 
     def missing(self, confidence: float = CONFIDENCE) -> Missing | None:
-        """Estimates, by the list beside the names, how much the partitions that are not named hold.
-        None without a list.
+        """Estimates, by the list beside the names, how many partitions are not named, and how much
+        they hold. Returns None if there is no list, or if the released list is empty.
 
-        Intervals are proved. n names have at most the sum of the n largest frequencies. And they
-        have at least one user each, if the list surely has records of all of them.
+        Intervals are proved. The n names have at most the sum of the n largest frequencies. If the
+        list surely has records of all of them, each also has at least one user.
         """
         released = self.frequency_list
         if released is None or not len(released.released):
             return None
-        answers = released
-        if isinstance(released, AllRecordsRelease) and not self.is_about_all_records:
-            answers = released.bounded
         number, each = len(self), 1 - failure_probability(confidence) / 3
-        partitions = answers.number_of_partitions(confidence)
-        total = answers.total(each)
-        named, named_low = self._sum_of_named(answers, failure_probability(confidence) / 3)
-        top = answers.sum_of_top(number, each).high if number else 0
+        partitions = released.number_of_partitions(confidence)
+        total = released.total(each)
+        named, named_low = self._sum_of_named(released, failure_probability(confidence) / 3)
+        top = released.sum_of_top(number, each).high if number else 0
         low, high = max(total.low - top, 0), max(total.high - named_low, 0)
         unnamed = max(partitions.value - number, 0)
         # Each unnamed partition has a user at least, and without any there is nothing missing.
@@ -390,7 +388,7 @@ class NameAnswers(NameEstimates):
             clamped_estimate(
                 unnamed,
                 max(partitions.low - number, 0),
-                max(partitions.high - (number if self._have_users_in(answers) else 0), 0),
+                max(partitions.high - (number if self._have_users_in(released) else 0), 0),
                 confidence,
             ),
             clamped_estimate(value, low, high, confidence),
@@ -409,13 +407,15 @@ class NameAnswers(NameEstimates):
         if self._table is None or of_all != self.is_about_all_records:
             # The named partitions are about the largest, and each has at least one user.
             return of_top, len(self)
+        # An interval fails at its lower end with half of its failure probability.
         low, _ = self._proved(1 - 2 * failure / len(self))
         return int(self._table[0].sum()), int(low.sum())
 
     def about_unnamed(self) -> list[str]:
         """Returns sentences, without full stops, about the partitions that are not named."""
         lines = []
-        if NOT_NAMED in self.statement or self.statement["strategy"] not in ROUNDS:
+        # A slow strategy is not made again for a sentence: then the statement must have the bound.
+        if NOT_NAMED in self.statement or self.statement["strategy"] not in SLOW_STRATEGIES:
             bound = self._unnamed()
             if not math.isinf(bound.high):
                 text = str(bound).removeprefix("not named: ")

@@ -29,7 +29,7 @@ USERS_OF_OTHERS = "users_of_other_partitions"
 """The entry of a statement with the noisy number of users of partitions that are not named."""
 NOT_NAMED = "not_named"
 """The entry of a statement about partitions that were not named."""
-ROUNDS = ("renyi_rounds", "measured")
+SLOW_STRATEGIES = ("renyi_rounds", "measured")
 """Strategies that take seconds to make from a statement. About partitions that they did not name,
 pages say only what the statement itself says."""
 

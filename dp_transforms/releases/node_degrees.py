@@ -66,7 +66,7 @@ CHOICE_SHARE = Fraction(1, 10)
 """The choice gets this part of epsilon. With a twentieth, its errors would cost more than the list
 would gain."""
 SMALLEST_BOUND, LARGEST_BOUND = 2, 2**20
-LEAST_RATE = Fraction(1, 2048)
+LEAST_NODE_RATE = Fraction(1, 2048)
 """The least epsilon / (2 D) of a list. Below it, noise drowns every graph that one worker can
 hold."""
 
@@ -130,7 +130,7 @@ class NodeDegreesSpec(ReleaseSpec):
     @property
     def candidates(self) -> tuple[int, ...]:
         """Returns the bounds that may be chosen. They are powers of two, and public."""
-        most = self._parts[1] / (2 * LEAST_RATE)
+        most = self._parts[1] / (2 * LEAST_NODE_RATE)
         largest = min(max(math.floor(most), SMALLEST_BOUND), LARGEST_BOUND)
         powers = range(1, largest.bit_length())
         return tuple(2**power for power in powers)

@@ -72,8 +72,8 @@ class Wording(NamedTuple):
     bound: str = ""
 
     def limits(self, what: str) -> str:
-        """Returns a sentence that says which records numbers are about, if some may have been
-        dropped; otherwise an empty text. The sentence begins with ``what``, such as "It is"."""
+        """Returns two sentences on the records that numbers are about, or an empty text if nothing
+        was dropped. The first one begins with a space and ``what``, such as "It is"."""
         if not self.bound:
             return ""
         return (
@@ -84,9 +84,9 @@ class Wording(NamedTuple):
 
 _SOURCES = {ExponentialDistribution.title: " (Blocki, Datta and Bonneau, NDSS 2016)"}
 _MECHANISM_WORDS = (
-    "The mechanism is the {}, sampled exactly with random numbers of the operating system. Further "
-    "analysis of what was released costs no privacy; further releases about the same {} do, and "
-    "their costs add up."
+    "The mechanism is the {}, sampled exactly, with random numbers that are derived from a secret "
+    "key. Further analysis of what was released costs no privacy; further releases about the same "
+    "{} do, and their costs add up."
 )
 _DEGREES = {
     "undirected": ("ends of edges at", "neighbours of the node", "neighbours each node has"),
@@ -129,8 +129,8 @@ def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: 
     periods = statement.get("periods", {})
     if _is_of_surveys(statement):
         # Numbers of these lists are about all records.
-        left_out = of_all_records(statement)
-        return f",{left_out}" if left_out else ""
+        limits = of_all_records(statement)
+        return f",{limits}" if limits else ""
     kappa = statement["max_partitions_per_user"]
     kappa = periods.get("max_partitions_per_user_and_period", kappa)
     bound = f", of at most {some(kappa, thing, things)} of each {user}"
@@ -142,9 +142,9 @@ def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: 
 
 
 def over_periods(statement: Mapping[str, Any]) -> str:
-    """Returns in how many periods the partitions of a user are that count, and how many of them may
-    be in each if this is bounded: such as " over at most 2 weeks, at most 3 in each". The text is
-    empty if the release is not by period."""
+    """Returns the bounds on the periods of a user in words, such as " over at most 2 weeks, at most
+    3 in each". The second bound is left out if there is none. The text is empty if the release is
+    not by period."""
     if "periods" not in statement:
         return ""
     periods = statement["periods"]
@@ -155,9 +155,9 @@ def over_periods(statement: Mapping[str, Any]) -> str:
 
 
 def of_all_records(statement: Mapping[str, Any]) -> str:
-    """Returns which records the words "all records" leave out, such as " of at most 2 days of each
-    user", or an empty text if they are all. Releases by period leave out further periods of a user,
-    and those with a largest degree leave out further partitions."""
+    """Returns to which records the words "all records" are limited, such as " of at most 2 days of
+    each user"; an empty text if there is no limit. Releases by period leave out further periods of
+    a user, and releases with a largest degree leave out further partitions."""
     bounds = []
     largest = statement.get(SURVEY, {}).get("largest_degree")
     if largest is not None:
@@ -354,13 +354,14 @@ def _is_of_surveys(statement: Mapping[str, Any]) -> bool:
 
 def choice_words(statement: Mapping[str, Any]) -> list[str]:
     """Returns a paragraph that says which plan a look chose for a selection of names, and how many
-    names other plans were predicted to give. Returns none if there was no look."""
+    names other plans were predicted to give. Returns an empty list if there was no look."""
     if "choice" not in statement:
         return []
     chosen, *others = statement["choice"]["compared"]
     epsilon = amount(statement["look_epsilon"])
-    counts = ""
+    aim, counts = "for the most names", ""
     if "predicted_count_error" in chosen:
+        aim = "for its names and the errors of its counts"
         counts = f", with counts that err by about {chosen['predicted_count_error']:,g} users"
     # If plans have the same words, the first is shown.
     predicted: dict[str, int] = {}
@@ -369,8 +370,7 @@ def choice_words(statement: Mapping[str, Any]) -> list[str]:
     compared = "; ".join(f"{plan}, {some(number, 'name')}" for plan, number in predicted.items())
     return [
         f"A noisy look at the records, for epsilon = {epsilon} of the whole, predicted how many "
-        f"partitions each of several plans would name. The plan taken, "
-        f"{'for its names and the errors of its counts' if counts else 'for the most names'}, is "
+        f"partitions each of several plans would name. The plan taken, {aim}, is "
         f"{_plan_words(chosen)}: about {some(chosen['predicted_names'], 'name')}{counts}. Other "
         f"plans: {compared}."
     ]

@@ -83,7 +83,7 @@ def plot_kappas(choice: KappaChoice, path: str) -> None:
     from dp_transforms.postprocessing.kappa_choice import ERROR, NEEDED_USERS
 
     kappas = [plan.kappa for plan in choice.plans]
-    is_about_names = choice.plans[0].noise is None
+    is_about_names = choice.is_about_names
 
     def draw(axes: Any) -> None:
         if not is_about_names:

@@ -489,7 +489,7 @@ def _join_arms(
 
 
 def _fast_length(least: int) -> int:
-    """Returns the least even 2^i 3^j 5^k that is at least ``least``."""
+    """Returns the least even 2^i 3^j 5^k with j and k below 6 that is at least ``least``."""
     odd = [3**threes * 5**fives for threes in range(6) for fives in range(6)]
     lengths: list[int] = [part << max(1, (-(-least // part) - 1).bit_length()) for part in odd]
     return min(lengths)

@@ -98,9 +98,10 @@ class Shape:
         return partitions
 
     def quantiles(self, ranks: FloatArray) -> FloatArray:
-        """Returns for each rank, any positive number, how many users the partition there has.
+        """Returns the number of users of the partition at each rank; ranks are any positive
+        numbers.
 
-        Behind the last partition it is 0.5.
+        After the last partition it is 0.5.
         """
         logarithms = np.log(ranks)
         beyond = np.maximum(self._sizes[-1] - logarithms, 0)

@@ -55,7 +55,7 @@ users are estimated who do not exist, plans may name half as much. If too few ar
 is lost."""
 _SPACING = 0.35
 _SURELY = 2
-"""There hardly are fewer users than the noisy number less this many standard deviations."""
+"""The number of users is hardly ever below the noisy one, less so many standard deviations."""
 _DRAWN = 8
 """The number of readings that are drawn. Twice as many would take twice as long to compare."""
 _RAKED = 30
@@ -160,8 +160,8 @@ def users_in_deviations(look: Look) -> float:
 
 
 def surely_users(look: Look) -> float:
-    """Returns a number of users that there hardly are fewer of: the noisy number, less ``_SURELY``
-    standard deviations of its noise. It may be negative."""
+    """Returns a number that the number of users is hardly ever below: the noisy number, less
+    ``_SURELY`` standard deviations of its noise. It may be negative."""
     return sum(look.degrees) - _SURELY * _deviation(look)
 
 
