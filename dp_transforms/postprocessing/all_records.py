@@ -15,7 +15,8 @@ have rarer ones (``kept_parts``).
 
 Where the model does not fit the bounded list, the difference is kept: each count of the bounded
 list is moved by as much as the model's lists differ at equal rank. So nothing moves where nothing
-is dropped.
+is dropped. What is added at all ranks together is no more than the dropped pairs, of which the part
+r tells the number. If the model adds more, all additions shrink by one factor.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def estimate_all_records(
     if kept >= NEARLY_ALL or not len(bounded):
         return FrequencyList(bounded.frequencies, bounded.multiplicities)
     model = ThinnedMixture(bounded, kappa, survey, kept, tilt)
-    return _moved(bounded, model)
+    return _moved(bounded, model, bounded.total / kept)
 
 
 class ThinnedMixture:
@@ -121,9 +122,10 @@ class ThinnedMixture:
         return numbers
 
 
-def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
+def _moved(bounded: FrequencyList, model: ThinnedMixture, number_of_pairs: float) -> FrequencyList:
     """Returns the bounded list with its counts moved to all records: a count moves as the counts of
-    the model's two lists do at the rank that it has in the model's bounded list."""
+    the model's two lists do at the rank that it has in the model's bounded list. The total of the
+    moved list is at most about ``number_of_pairs``, of all records."""
     highest = float(model.means[-1])
     top = int(min(highest * 1.3 + 10 * math.sqrt(highest) + 10, _MOST))
     values = _value_grid(top)
@@ -166,6 +168,14 @@ def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
         if square < side or side > 4_000_000:
             break
         side *= 2
+    estimate = _list_of(np.rint(frequencies), np.rint(numbers), bounded)
+    added, dropped = estimate.total - bounded.total, number_of_pairs - bounded.total
+    if added <= dropped:
+        return estimate
+    part = dropped / added
+    kept_rows, kept_columns = bounded.at_ranks(ranks), bounded.at_least(ranks)
+    frequencies = kept_rows + part * np.maximum(frequencies - kept_rows, 0)
+    numbers = kept_columns + part * np.maximum(numbers - kept_columns, 0)
     return _list_of(np.rint(frequencies), np.rint(numbers), bounded)
 
 

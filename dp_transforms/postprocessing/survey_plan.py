@@ -55,6 +55,8 @@ SQUARE = 0.27  # D of a list of N pairs, divided by the root of N.
 DECODED = 0.82  # The part of the noise that a decoder leaves, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69  # Below ``POWER_FROM``, g is a power law of c.
 SURPRISE = 1.5  # In deviations of noise. Noise alone exceeds it in one of fifteen rounds.
+CELL_SURPRISE = 7.0
+"""In scales of noise. Noise alone exceeds it in one of 2,000 cells, and a survey has some 25."""
 MISSED, MISSED_AT_WORST = 0.1, 1.2
 """The error of an estimate, as a part of half the dropped pairs. It was 0.05 to 0.2 where the model
 holds, and 0.7 to 1.3 where users of many partitions have the same ones."""
@@ -206,9 +208,11 @@ def is_enough(
 ) -> bool:
     """Returns whether a survey is enough.
 
-    It is not enough if it shows more users beyond kappa than its model believes, by ``SURPRISE``
-    deviations of noise. Otherwise it is enough if the next round would not lessen the predicted
-    error. That round costs as much again as all rounds so far, and is twice as certain.
+    It is not enough if it shows more users beyond kappa than its model believes: by ``SURPRISE``
+    deviations of noise in all cells together, or in a cell of ``CELL_SURPRISE`` scales of noise, of
+    which the model believes less than half. Otherwise it is enough if the next round would not
+    lessen the predicted error. That round costs as much again as all rounds so far, and is twice as
+    certain.
 
     Args:
       released: the survey.
@@ -224,6 +228,8 @@ def is_enough(
     left_after_next = left - positive_rational("spent", spent)
     now = choose_bound(survey, left, kappas).recommended
     if _surplus_beyond(now.kappa, released, survey) > SURPRISE:
+        return False
+    if _disbelieves_a_cell(now.kappa, released, survey):
         return False
     after_next = choose_bound(survey, left_after_next, kappas, certainty=2).recommended
     return after_next.error >= now.error
@@ -241,6 +247,18 @@ def _surplus_beyond(kappa: int, released: ReleasedDegrees, survey: DegreeSurvey)
         return 0.0
     deviation = math.sqrt(2 * len(beyond)) / released.epsilon
     return (sum(beyond) - survey.users_beyond(kappa).value) / deviation
+
+
+def _disbelieves_a_cell(kappa: int, released: ReleasedDegrees, survey: DegreeSurvey) -> bool:
+    """Returns whether the model takes most of the users in a cell beyond kappa for noise, although
+    noise alone hardly makes so many."""
+    ends = [*released.lowest[1:], math.inf]
+    for lowest, end, users in zip(released.lowest, ends, released.users, strict=True):
+        if lowest > kappa and users * released.epsilon > CELL_SURPRISE:
+            is_within = (survey.degrees >= lowest) & (survey.degrees < end)
+            if np.median(survey.draws[:, is_within].sum(1)) < users / 2:
+                return True
+    return False
 
 
 def expected_noise(rate: float, pairs: float) -> float:

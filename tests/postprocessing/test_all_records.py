@@ -95,6 +95,21 @@ def test_nothing_changes_where_nothing_is_dropped():
     assert estimate_all_records(FrequencyList(), 1, survey) == FrequencyList()
 
 
+def test_it_adds_no_more_pairs_than_the_survey_says_were_dropped():
+    """Few users have most of the pairs, of rare things that nobody else has. What the model makes
+    of the few pairs that were kept of them is too much."""
+    random = np.random.default_rng(9)
+    weights = 1 / np.arange(1, 2_001)
+    common = random.choice(2_000, 40_000, p=weights / weights.sum())
+    users = np.append(np.arange(40_000) % 19_800, np.repeat(np.arange(19_800, 20_000), 2_000))
+    things = np.append(common, 2_000 + random.integers(0, 6_000, 400_000))
+    pairs = random.permutation(np.unique(np.stack([users, things], 1), axis=0))
+    survey = survey_of(np.unique(pairs[:, 0], return_counts=True)[1], epsilon=20)
+    bounded = list_of(bounded_things(pairs, 3))
+    total = bounded.total / np.median(survey.kept_shares(3))
+    assert 0.9 * total < estimate_all_records(bounded, 3, survey).total < 1.003 * total
+
+
 def test_little_changes_where_little_is_dropped():
     degrees = np.append(np.full(30_000, 1), np.full(10, 3))
     survey = survey_of(degrees)
