@@ -139,6 +139,11 @@ def known_bound(pcoll: beam.PCollection, claimed: int | None, transform: str) ->
     bound = bound_of(pcoll)
     if bound.counted is False:
         raise ValueError(f"{transform} takes counts, but these are records: count them first")
+    if bound.counted is None and bound.partitions is not None:
+        raise ValueError(
+            f"it is not known whether {transform} gets counts: give DeclareBounded counted=True, "
+            "or count records first"
+        )
     if bound.partitions is None:
         raise ValueError(
             f"it is not known how many partitions of each user {transform} gets: apply "

@@ -103,13 +103,13 @@ class DeclareBounded(BoundAware, beam.PTransform):
     records independently of other users. Nothing checks this: a release after a wrong declaration
     is less private than it says.
 
-    If ``counted`` says which of both the elements are, releases refuse the other kind. Otherwise a
-    release that takes counts takes users for partitions, and partitions that are integers for
-    counts, if it gets records by mistake.
+    Say by ``counted`` which of both the elements are. A release of counts refuses elements that may
+    be records: it would take users for partitions, and partitions that are integers for counts.
 
     Args:
       max_partitions_per_user: kappa.
-      counted: whether the elements are counts (True) or records (False); None if this is left open.
+      counted: whether the elements are counts (True) or records (False); by default as the steps
+        before say.
 
     Raises:
       ValueError: an argument is out of range, kappa is below the known bound of the input, or the

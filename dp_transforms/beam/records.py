@@ -304,6 +304,8 @@ class ToRecords(beam.PTransform):
         # ``expand`` checks that all of these are names, or all are positions.
         self._user: Any = column_name("user", user)
         self._partition = several_names(partition)
+        if len({*self._names}) < len(self._names):
+            raise ValueError("user and partition must be different columns")
         self._drop_nulls = boolean("drop_nulls", drop_nulls)
 
     @property

@@ -26,7 +26,7 @@ from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.engines import other_users, selection_kernels
-from dp_transforms.mechanisms.arguments import listed
+from dp_transforms.mechanisms.arguments import boolean, listed
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
@@ -126,7 +126,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._with_entries = with_entries
+        self._with_entries = boolean("with_entries", with_entries)
         if not isinstance(public_partitions, pa.Array):
             public_partitions = tuple(listed("public_partitions", public_partitions))
         options: dict[str, Any] = {
@@ -243,7 +243,8 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
     >>> from dp_transforms import DeclareBounded
     >>> from dp_transforms.mechanisms.selection import OptimalSelection
     >>> with beam.Pipeline() as pipeline:
-    ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 1)]) | DeclareBounded(1)
+    ...     given = pipeline | beam.Create([("jazz", 40), ("rock", 1)])
+    ...     counts = given | DeclareBounded(1, counted=True)
     ...     _ = counts | SelectFromCounts(OptimalSelection(1, 1e-9)) | beam.Map(print)
     jazz
     """

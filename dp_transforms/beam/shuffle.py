@@ -29,6 +29,7 @@ from dp_transforms.columnar.scattering import (
     Routed,
     gather,
 )
+from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.threads import thread_pool
 
 _TYPES = -1
@@ -61,7 +62,9 @@ class ReduceByHash(beam.PTransform):
     ):
         super().__init__()
         self._route = Route(names, key, reduce)
-        self._num_buckets = DEFAULT_BUCKETS if num_buckets is None else num_buckets
+        self._num_buckets = DEFAULT_BUCKETS
+        if num_buckets is not None:
+            self._num_buckets = positive_integer("num_buckets", num_buckets)
         if not 1 <= self._num_buckets <= MAX_BUCKETS:
             raise ValueError(
                 f"num_buckets must be between 1 and {MAX_BUCKETS}, got {self._num_buckets}"

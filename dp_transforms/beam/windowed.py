@@ -67,9 +67,10 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
             self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
             # Windows are named by their dates.
             _ = self._start.to_utc_datetime(), self._stop.to_utc_datetime()
-        except OverflowError:
+        except (OverflowError, TypeError, ValueError):
             raise ValueError(
-                "start and stop must be seconds since 1970, in the years 1 to 9999"
+                "start and stop must be seconds since 1970, times with a zone or Timestamps, in "
+                "the years 1 to 9999"
             ) from None
         if self._start >= self._stop:
             raise ValueError("start must be before stop")
@@ -232,6 +233,10 @@ class SelectWindowedPartitions(_ByWindow):
         return names_through(super().expand(records), "Tuples" >> beam.FlatMap(_tuples))
 
 
+# Between stages Beam keeps only the milliseconds of a time.
+_END_OF_TIME = Timestamp(micros=GlobalWindow().max_timestamp().micros // 1000 * 1000)
+
+
 class _Label(beam.DoFn):
     """Adds the name of its window to each record, and leaves out records of other windows."""
 
@@ -244,7 +249,7 @@ class _Label(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,
         timestamp: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[Any]:
-        if timestamp in (MIN_TIMESTAMP, GlobalWindow().max_timestamp()):
+        if timestamp == MIN_TIMESTAMP or timestamp >= _END_OF_TIME:
             # Without times no record is in a window to release. All lists would be empty, and cost
             # the whole epsilon. A step that groups records, such as BoundContributions, gives them
             # the time at which the global window ends.

@@ -36,7 +36,7 @@ from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
 from dp_transforms.releases.attributes import attribute_label
-from dp_transforms.releases.degrees import chooses_degree_bound
+from dp_transforms.releases.degrees import DegreesSpec, chooses_degree_bound
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.releases.surveys import SurveyedList, estimate_of
 
@@ -69,7 +69,8 @@ def declare_bounded(max_partitions_per_user: int, counted: bool | None = None) -
 
     Args:
       max_partitions_per_user: kappa.
-      counted: whether rows are counts (true) or records (false).
+      counted: whether rows are counts (true) or records (false); by default as the steps before
+        say.
     """
     return DeclareBounded(max_partitions_per_user, counted=counted)
 
@@ -123,9 +124,8 @@ def release_frequency_list(
       max_partitions_per_user: the most partitions in which one user counts; by default the bound of
         a step before.
     """
-    return ReleaseFrequencyList(
-        epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
-    ) | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
+    release = ReleaseFrequencyList(epsilon, max_partitions_per_user)
+    return release | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
 
 
 def release_all_records(
@@ -299,12 +299,14 @@ def release_degree_list(
     if chooses_degree_bound(privacy_unit, degree_bound):
         release = ReleaseNodeDegrees(epsilon, degree, num_buckets=num_buckets)
         return release | "Rows" >> beam.FlatMap(_projected_rows).with_output_types(_FREQUENCIES)
-    count: beam.PTransform
     if degree_bound is None:
         count = CountDegrees(degree, num_buckets=num_buckets)
-    else:
-        count = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
-    return count | "Release" >> release_frequency_list(epsilon)
+        return count | "Release" >> release_frequency_list(epsilon)
+    projected = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
+    # The mechanism knows the public bound, which no released degree exceeds.
+    mechanism = DegreesSpec(epsilon, degree, degree_bound).mechanism
+    rows = beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
+    return projected | "Release" >> (ReleaseFrequencyList(mechanism=mechanism) | "Rows" >> rows)
 
 
 def release_windowed_lists(

@@ -432,7 +432,7 @@ class Reservation:
 
     def __init__(self, ledger: Ledger, id: int):
         self._ledger, self.id = ledger, id
-        self._open = True
+        self._open, self._entered = True, False
 
     def commit(self) -> None:
         """Notes that the release was made: see ``Ledger.commit``."""
@@ -447,6 +447,12 @@ class Reservation:
         self._open = False
 
     def __enter__(self) -> Reservation:
+        # A reservation pays for one release.
+        if self._entered or not self._open:
+            raise ValueError(
+                f"reservation {self.id} was used, or given back: reserve again for another release"
+            )
+        self._entered = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

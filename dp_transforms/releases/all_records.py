@@ -183,6 +183,10 @@ class AllRecordsSpec(SurveyOptions, ReleaseSpec):
 
     def __post_init__(self) -> None:
         set_positive_integers(self, "largest_degree", "max_partitions_per_user", "max_degree")
+        largest, kappa = self.largest_degree, self.max_partitions_per_user
+        if largest is not None and kappa is not None and largest < kappa:
+            # No more partitions of a user are left, so noise for more would be for nothing.
+            object.__setattr__(self, "max_partitions_per_user", largest)
         # An epsilon that is too small for a list at the whole of it is an error about epsilon, and
         # not about the noise of the survey.
         partition_mechanism(self.epsilon, self.max_partitions_per_user or 1)

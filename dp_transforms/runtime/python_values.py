@@ -62,7 +62,8 @@ def column_name(argument: str, name: Any) -> str | int:
     """
     if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME:
         return name
-    if isinstance(name, numbers.Integral) and not isinstance(name, (bool, np.bool_)):
+    is_integer = isinstance(name, numbers.Integral) and not isinstance(name, (bool, np.bool_))
+    if is_integer and name >= 0:
         return int(name)
     raise ValueError(
         f"{argument} must name a column, by a text of 1 to {_LONGEST_NAME} characters, or by a "

@@ -76,6 +76,14 @@ REFUSED = {
         (COUNTED, dp.DeclareBounded(2, counted=False)),
         "contradicts its input, which is counts",
     ),
+    "declared without a kind": (
+        (dp.DeclareBounded(2), release(2)),
+        "give DeclareBounded counted=True",
+    ),
+    "declared without a kind for a selection": (
+        (dp.DeclareBounded(2), from_counts(2)),
+        "give DeclareBounded counted=True",
+    ),
     "declared records that are not counted": (
         (dp.DeclareBounded(2, counted=False), release(2)),
         "takes counts, but these are records",

@@ -33,7 +33,9 @@ def test_selected_names_are_in_order(strategy):
 def test_names_from_counts_are_in_order():
     counts = [((country, n), 1000 * n) for country in "ba" for n in range(9, 0, -1)]
     strategy = OptimalSelection(5, 1e-3)
-    names = run(counts, dp.DeclareBounded(1), dp.SelectFromCounts(strategy, secret=SECRET))
+    names = run(
+        counts, dp.DeclareBounded(1, counted=True), dp.SelectFromCounts(strategy, secret=SECRET)
+    )
     assert names == [(country, n) for country in "ab" for n in range(1, 10)]
 
 

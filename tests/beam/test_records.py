@@ -173,3 +173,9 @@ def test_tables_travel_without_their_parents():
     assert coder.decode(coder.encode(part)).equals(part)
     assert len(coder.encode(part)) < 2_000
     assert coder.estimate_size(part) < 500
+
+
+@pytest.mark.parametrize("names", [("a", "a"), (0, 0), ("a", ["b", "a"])])
+def test_users_and_partitions_are_different_columns(names):
+    with pytest.raises(ValueError, match="user and partition must be different columns"):
+        dp.ToRecords(*names)

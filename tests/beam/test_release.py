@@ -25,7 +25,7 @@ RECORDS = [(f"u{u}", p) for u in range(90) for p in (*range(u % 7 + 1), 0)]
 
 def release(counts, *steps, element_type=None, **options):
     given = {"epsilon": 0.5, "max_partitions_per_user": 2, "secret": SECRET} | options
-    steps = *(steps or [dp.DeclareBounded(2)]), dp.ReleaseFrequencyList(**given)
+    steps = *(steps or [dp.DeclareBounded(2, counted=True)]), dp.ReleaseFrequencyList(**given)
     (released,) = run(counts, *steps, element_type=element_type)
     return released
 
@@ -43,7 +43,7 @@ def test_the_transform_releases_what_the_function_does(kind):
 def test_counts_of_rows_go_by_name():
     rows = [beam.Row(count=count, partition=99) for count in COUNTS.values()]
     assert release(rows) == expected(COUNTS.values())
-    undeclared = beam.Map(same).with_output_types(Any), dp.DeclareBounded(2)
+    undeclared = beam.Map(same).with_output_types(Any), dp.DeclareBounded(2, counted=True)
     assert release(rows, *undeclared, max_partitions_per_user=None) == expected(COUNTS.values())
     with pytest.raises(ValueError, match="rows have no field 'count', only name, number"):
         release([beam.Row(name="secret", number=5)])
@@ -52,8 +52,8 @@ def test_counts_of_rows_go_by_name():
 @pytest.mark.parametrize(
     ("steps", "element_type"),
     [
-        ([dp.DeclareBounded(2)], None),
-        ([dp.DeclareBounded(2)], pa.Table),
+        ([dp.DeclareBounded(2, counted=True)], None),
+        ([dp.DeclareBounded(2, counted=True)], pa.Table),
         ([dp.BoundContributions(2), dp.CountDistinctUsers()], None),
     ],
 )
@@ -112,7 +112,7 @@ def test_display_data():
 
 def test_hints_are_for_the_release_alone():
     pipeline = beam.Pipeline()
-    counts = pipeline | beam.Create([("a", 1)]) | dp.DeclareBounded(1)
+    counts = pipeline | beam.Create([("a", 1)]) | dp.DeclareBounded(1, counted=True)
     _ = counts | dp.ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1) | beam.Map(repr)
     parts = pipeline.to_runner_api().components
     steps = [step for step in parts.transforms.values() if step.environment_id]

@@ -132,7 +132,7 @@ def test_counts_alone():
     for kind in ("tuples", "rows", "tables"):
         given = of_kind(kind, counts, ("partition", "count"))
         select = dp.SelectFromCounts(strategy, secret=SECRET)
-        elements = run(given, dp.DeclareBounded(1), select)
+        elements = run(given, dp.DeclareBounded(1, counted=True), select)
         names = elements if kind == "tuples" else [name for (name,) in rows_of(elements)]
         assert set(names) == expected
 

@@ -1,4 +1,5 @@
 import collections
+import datetime
 import functools
 import itertools
 import math
@@ -203,6 +204,29 @@ def test_records_without_event_times_are_refused():
     release = dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60})
     with pytest.raises(ValueError, match="a record has no event time: give records their times"):
         run([("ann", "secret")], beam.WindowInto(window.FixedWindows(60)), release)
+
+
+@pytest.mark.parametrize("grouping", ["distinct", "by key"])
+def test_records_that_lost_their_event_times_are_refused(grouping):
+    """Steps that group records give them the end of time, to the millisecond."""
+    steps = {
+        "distinct": [beam.Distinct()],
+        "by key": [
+            beam.GroupByKey(),
+            beam.FlatMap(lambda of_user: [(of_user[0], page) for page in of_user[1]]),
+        ],
+    }
+    release = dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60})
+    timed = beam.Map(lambda record: window.TimestampedValue(record, 5))
+    into = beam.WindowInto(window.FixedWindows(60))
+    with pytest.raises(ValueError, match="a record has no event time"):
+        run([("ann", "page"), ("bob", "page")], timed, *steps[grouping], into, release)
+
+
+@pytest.mark.parametrize("start", ["2026-01-01", None, float("nan"), datetime.datetime(2026, 1, 1)])
+def test_what_is_no_time_is_refused_by_the_name_of_its_argument(start):
+    with pytest.raises(ValueError, match="start and stop must be seconds since 1970, times with"):
+        dp.ReleaseWindowedLists(**ALL | ONCE | {"start": start})
 
 
 @pytest.mark.thorough

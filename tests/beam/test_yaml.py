@@ -167,6 +167,14 @@ def test_degrees(epsilon, bound, degrees, tmp_path):
     assert {(row["frequency"], row["multiplicity"]) for row in rows} == degrees
 
 
+def test_no_degree_exceeds_its_public_bound(tmp_path):
+    named = step("MapToFields", fields={"source": "account", "target": "item"})
+    edges = [(f"user{u}", f"item{u % 60}", 0) for u in range(USERS)]
+    release = step("ReleaseDegreeList", epsilon=2.0, degree_bound=4)
+    rows = run([named, release], tmp_path, edges)
+    assert rows and all(row["frequency"] <= 4 for row in rows)
+
+
 def test_lists_of_attributes(tmp_path):
     """At 50 and more for each list a frequency changes with a probability below 1e-9."""
     named = step("MapToFields", fields={"user": "account", "item": "item", "size": "size"})

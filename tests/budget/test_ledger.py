@@ -38,6 +38,21 @@ def states(ledger):
     return [line.state for line in ledger.lines()]
 
 
+def test_a_reservation_pays_for_one_release(path):
+    ledger = Ledger.create(path, epsilon=1)
+    used = ledger.reserve(0.25, purpose="list")
+    with used:
+        pass
+    given_back, failed = ledger.reserve(0.25, purpose="a"), ledger.reserve(0.25, purpose="b")
+    given_back.abandon()
+    with pytest.raises(RuntimeError), failed:
+        raise RuntimeError
+    for reservation in (used, given_back, failed):
+        with pytest.raises(ValueError, match="reserve again for another release"), reservation:
+            raise AssertionError("the block must not run")
+    assert ledger.spent() == PrivacyBudget(0.5)
+
+
 def test_the_course_of_a_reservation(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
     with ledger.reserve(0.25, 1e-7, purpose="all users"):

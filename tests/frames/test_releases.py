@@ -93,6 +93,9 @@ def test_tuples_have_positions(expected):
     options = LIST | {"user": 1, "partition": 0, "secret": SECRET}
     for numbered in (PAIRS, {0: PAGES, 1: USERS}, pd.DataFrame({0: PAGES, 1: USERS})):
         assert dp.release(numbered, **options).released == expected
+    for wrong in ({"user": -1}, {"partition": -2}):
+        with pytest.raises(ValueError, match="by a position from 0"):
+            dp.release(PAIRS, **options | wrong)
 
 
 @pytest.mark.parametrize(

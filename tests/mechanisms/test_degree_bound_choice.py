@@ -53,7 +53,7 @@ def test_choices_cost_epsilon_for_a_node(degree, nodes):
     ends = itertools.permutations if directed else itertools.combinations
     pairs = list(ends(range(nodes), 2))
     scale = 2 * (2 if directed else 1) * BOUNDS[-1] / 0.7
-    assert float(mechanism._noise.scale) == pytest.approx(scale)
+    assert float(mechanism._score_noise.scale) == pytest.approx(scale)
     known = {}
 
     def law(edges):

@@ -204,6 +204,12 @@ def test_a_largest_degree_is_enforced_also_on_the_survey(kappa):
     assert surveyed.released.total <= np.minimum(degrees, 5).sum()
 
 
+def test_no_noise_is_added_for_more_partitions_than_the_largest_degree_leaves():
+    options = {"epsilon": 1, "survey": True, "largest_degree": 3}
+    release = dp.release(DATA, **COLUMNS, **options, max_partitions_per_user=50)
+    assert release.kappa == release.statement["sensitivity"] == 3
+
+
 def test_with_a_largest_degree_all_records_are_said_to_be_those_that_it_leaves():
     few = dp.release(DATA, **COLUMNS, epsilon=1, largest_degree=5, secret=secret(1))
     every = dp.release(DATA, **COLUMNS, epsilon=1, secret=secret(2))

@@ -65,9 +65,11 @@ RECORDS = [("ann", "jazz"), ("bob", "jazz")]
 USES = {
     "selection by Measured": lambda **use: dp.SelectPartitions(1, 1e-3, 1, **use),
     "selection by": lambda **use: (
-        dp.DeclareBounded(1) | dp.SelectFromCounts(OptimalSelection(1, 1e-3), **use)
+        dp.DeclareBounded(1, counted=True) | dp.SelectFromCounts(OptimalSelection(1, 1e-3), **use)
     ),
-    "frequency list by": lambda **use: dp.DeclareBounded(1) | dp.ReleaseFrequencyList(1, **use),
+    "frequency list by": lambda **use: (
+        dp.DeclareBounded(1, counted=True) | dp.ReleaseFrequencyList(1, **use)
+    ),
     "user degrees by": lambda **use: dp.ReleaseUserDegrees(1, **use),
     "list of attribute": lambda context="a", **use: dp.ReleaseAttributes(
         [context], epsilon=len(context), **use
