@@ -46,7 +46,8 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
     Args:
       levels, groups, epsilon, max_partitions_per_user, shares: see ``release_hierarchy``. Here
         groups are tuples of names.
-      partition_groups: a public table of the leaf group of each partition.
+      partition_groups: a public table of the leaf group of each partition, as a
+        ``releases.hierarchy.PartitionGroups``.
       most_partitions: see ``release_hierarchy``.
       secret, num_buckets: see ``BoundContributions``.
 

@@ -21,10 +21,17 @@ class ReadRecords(beam.PTransform):
     ``RecordFiles`` are read through Beam's filesystems, in ranges that the workers share. The
     result of a ``files.database.RecordQuery`` is fetched by one worker. At run time, records that
     cannot be read raise an InputError.
+
+    Raises:
+      TypeError: the source is no ``RecordSource``.
     """
 
     def __init__(self, source: RecordSource):
         super().__init__()
+        if not isinstance(source, RecordSource):
+            raise TypeError(
+                f"source must be a RecordFiles or a RecordQuery, got {type(source).__name__}"
+            )
         self._source = source
 
     def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection[pa.Table]:

@@ -239,7 +239,20 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
 
     Each window would be bounded and released by itself. A user with records in several windows
     would be protected less than the release states.
+
+    Raises:
+      TypeError: the input is no PCollection.
     """
+    if not isinstance(pcoll, beam.PCollection):
+        raise TypeError(
+            f"this transform takes one PCollection, got {type(pcoll).__name__}: apply it to "
+            "records, and beam.Flatten() to several PCollections first"
+        )
+    if not all(part.is_bounded for part in put_together(pcoll)):
+        raise ValueError(
+            "a user's contributions are bounded over the whole input, and unbounded input has no "
+            "end: give bounded input"
+        )
     if not all(part.is_bounded and part.windowing.is_default() for part in put_together(pcoll)):
         raise ValueError(
             "a user's contributions are bounded over the whole input, so it must be bounded and in "

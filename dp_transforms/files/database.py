@@ -117,9 +117,11 @@ class RecordQuery(_Query):
         super().__init__(query, *columns, **options)
         self._kind, colon, rest = database.partition(":")
         if self._kind not in _DRIVERS or not colon:
+            # ``query_of`` takes SQLite's files, which have no driver of this kind.
             raise ValueError(
                 "--query goes with a database as --input, postgresql://USER@HOST/NAME, duckdb:FILE "
-                f"or sqlite:FILE, not with {database if '@' not in database else self._kind}"
+                "or, in jobs and by files.database.query_of, sqlite:FILE, not with "
+                f"{database if '@' not in database else self._kind}"
             )
         self._uri = _existing(rest) if self._kind == "duckdb" else database
         with self._connected() as cursor, _as_query_error(_UNPLANNED):

@@ -382,11 +382,20 @@ class AllRecordsRelease(ListRelease):
     def of(
         cls,
         surveyed: SurveyedList,
-        statement: Mapping[str, Any],
+        statement: Mapping[str, Any] | None = None,
         estimate: FrequencyList | None = None,
     ) -> AllRecordsRelease:
-        """Returns the release, from what an engine has made and the whole statement. The estimated
-        list of all records follows from these; unless it is given, computing it takes a second."""
+        """Returns the release, from what an engine or a transform has made.
+
+        Args:
+          surveyed: the survey and the list.
+          statement: the whole statement; by default the entries that follow from the survey, which
+            suffice for all answers.
+          estimate: the estimated list of all records. It follows from the other arguments; unless
+            it is given, computing it takes a second.
+        """
+        if statement is None:
+            statement = surveyed.entries
         if estimate is None:
             estimate = estimate_of(surveyed, statement)
         of_all = ReleasedList(estimate.frequencies, estimate.multiplicities, None, None)

@@ -308,7 +308,12 @@ def _checked_most(given: Any, groups: int) -> tuple[int, ...]:
 
 
 def _check_partitions(table: PartitionGroups, groups: int) -> None:
-    """Raises a ValueError if the table does not put each partition into one of so many groups."""
+    """Raises a ValueError if the table does not put each partition into one of so many groups, or a
+    TypeError if it is no such table."""
+    if not isinstance(table, PartitionGroups):
+        raise TypeError(
+            f"partition_groups must be a releases.hierarchy.PartitionGroups, got {shown(table)}"
+        )
     if len(set(table.partitions)) < len(table.partitions):
         raise ValueError("each partition must be in one group: a partition is given twice")
     if len(table.partitions) != len(table.groups) or not all(

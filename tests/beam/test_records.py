@@ -179,3 +179,14 @@ def test_tables_travel_without_their_parents():
 def test_users_and_partitions_are_different_columns(names):
     with pytest.raises(ValueError, match="user and partition must be different columns"):
         dp.ToRecords(*names)
+
+
+def test_what_is_no_collection_or_source_is_refused():
+    pipeline = beam.Pipeline()
+    records = pipeline | beam.Create([("a", "b")])
+    for place, given in enumerate((pipeline, {"first": records})):
+        with pytest.raises(TypeError, match="takes one PCollection, got"):
+            given | f"Bound {place}" >> dp.BoundContributions(1)
+    for source in ("records.csv", None):
+        with pytest.raises(TypeError, match="source must be a RecordFiles or a RecordQuery"):
+            dp.ReadRecords(source)

@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.users_beyond import UsersBeyond
 from dp_transforms.postprocessing import all_records
 from dp_transforms.postprocessing.survey_plan import candidates
-from dp_transforms.releases import AllRecordsSpec, ListSpec
+from dp_transforms.releases import AllRecordsRelease, AllRecordsSpec, ListSpec
 from dp_transforms.releases import all_records as module
 from dp_transforms.releases.surveys import Survey
 from pipelines.release_frequency_list import main
@@ -202,6 +202,14 @@ def test_a_largest_degree_is_enforced_also_on_the_survey(kappa):
     assert dict(seen)[5] == (degrees >= 5).sum()
     assert degrees.max() > 9
     assert surveyed.released.total <= np.minimum(degrees, 5).sum()
+
+
+def test_what_a_transform_makes_is_a_release_without_a_statement_of_its_own():
+    table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
+    ((surveyed,),) = in_process([table]).all_records(AllRecordsSpec(epsilon=1))
+    release = AllRecordsRelease.of(surveyed)
+    assert release.total().low <= TRUTH.total <= release.total().high
+    assert release.kappa == surveyed.survey.kappa
 
 
 def test_no_noise_is_added_for_more_partitions_than_the_largest_degree_leaves():

@@ -216,6 +216,17 @@ def test_equal_lists_of_a_hierarchy_have_independent_noise(monkeypatch):
     assert len(set(contexts)) == len(contexts) == len(lists) == 6
 
 
+def test_a_table_is_no_partition_groups():
+    with pytest.raises(TypeError, match=r"must be a releases\.hierarchy\.PartitionGroups, got"):
+        dp.ReleaseHierarchy(
+            levels=["topic"],
+            groups=[("music",)],
+            epsilon=1,
+            max_partitions_per_user=1,
+            partition_groups={"home": ["jazz"], "topic": ["music"]},
+        )
+
+
 @pytest.mark.parametrize("make", [tuple, np.array, pd.Series, pa.array])
 def test_most_partitions_may_be_a_column_of_a_table(make):
     most = [4, 4, 4, 0]
