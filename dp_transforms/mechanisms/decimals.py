@@ -94,7 +94,8 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
     except ValueError:
         exact = ExactNumber(0)
     if exact <= 0:
-        raise ValueError(f"{name} must be a positive finite number, got {shown(value)}")
+        given = str(value) if isinstance(value, Fraction) else shown(value)
+        raise ValueError(f"{name} must be a positive finite number, got {given}")
     return exact
 
 

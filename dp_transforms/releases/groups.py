@@ -21,7 +21,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.decimals import Number, positive_integer, positive_rational
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -124,6 +124,10 @@ class GroupedSpec(ReleaseSpec):
     selection: PrivacyBudget | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.attributes, Iterable):
+            raise TypeError(f"attributes must be several Attributes, got {shown(self.attributes)}")
+        positive_rational("epsilon_all", self.epsilon_all)
+        positive_rational("epsilon_groups", self.epsilon_groups)
         object.__setattr__(self, "attributes", tuple(self.attributes))
         if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
             raise TypeError('attributes must be Attributes, such as Attribute("country")')
@@ -217,6 +221,7 @@ class GroupsSpec(GroupedSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         set_positive_integers(self, "max_partitions_per_user")
         _ = self.for_all, self.for_group
 

@@ -49,7 +49,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.arguments import listed, shown
-from dp_transforms.mechanisms.decimals import Number, parts_by_shares
+from dp_transforms.mechanisms.decimals import Number, parts_by_shares, positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate
@@ -157,6 +157,7 @@ class HierarchySpec(ReleaseSpec):
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", _checked_levels(self.levels))
         object.__setattr__(self, "groups", _paths(self.groups, len(self.levels)))
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         set_positive_integers(self, "max_partitions_per_user")
         if self.shares is not None:
             object.__setattr__(self, "shares", tuple(listed("shares", self.shares)))

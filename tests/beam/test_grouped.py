@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import dp_transforms as dp
 from dp_transforms.beam.grouped import ReleaseGroupedLists
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms import FrequencyList
@@ -162,3 +163,19 @@ test_arguments_are_checked_when_it_is_made = refused(
 def test_records_without_a_user_are_refused():
     with pytest.raises(ValueError, match="nulls"):
         run([(None, "jazz", "f")], release([Attribute("gender", ("f",))]))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"epsilon_all": 0}, ValueError, "epsilon_all must be a positive finite number, got 0"),
+        ({"epsilon_groups": -1}, ValueError, "epsilon_groups must be a positive finite number"),
+        ({"max_partitions_per_user": None}, ValueError, "max_partitions_per_user must be a pos"),
+        ({"attributes": dp.Attribute("tongue", ["no"])}, TypeError, "must be several Attributes"),
+    ],
+)
+def test_errors_have_the_name_of_the_argument(given, error, says):
+    usual = {"epsilon_all": 1, "epsilon_groups": 1, "max_partitions_per_user": 2}
+    usual["attributes"] = [dp.Attribute("tongue", ["no"])]
+    with pytest.raises(error, match=says):
+        dp.ReleaseGroupedLists(**usual | given)
