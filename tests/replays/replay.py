@@ -37,8 +37,8 @@ from tests.replays.neighbours import COLOURS, COLUMNS, DAYS
 NOISY_FILES = (RELEASED_FILES, COORDINATES_FILE, ALL_PERIODS_FILE, SURVEY_FILE, ALL_RECORDS_FILE)
 """Noise covers the rows of these, and so their sizes. Their names and heads tell nothing."""
 
-_DRAWN = r'"(ledger_id": "\w+"|users_of_other_partitions": -?\d+)'
-"""Of a statement: the identity that a ledger drew, and the number that noise covers."""
+_DRAWN = r'"(ledger_id": "\w+"|(users_of_other_partitions|noisy_users)": -?\d+)'
+"""Of a statement: the identity that a ledger drew, and the numbers that noise covers."""
 
 
 @dataclass(frozen=True)
