@@ -37,6 +37,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
 from dp_transforms.releases.attributes import attribute_label
 from dp_transforms.releases.degrees import DegreesSpec, chooses_degree_bound
+from dp_transforms.releases.hierarchy import padded
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.releases.surveys import SurveyedList, estimate_of
 
@@ -437,8 +438,7 @@ def _hierarchy_rows(
     labelled: tuple[tuple[str, ...], FrequencyList], levels: list[str]
 ) -> list[beam.Row]:
     path, released = labelled
-    # The levels below the group's own are empty.
-    names = path + ("",) * (len(levels) - len(path))
+    names = padded(path, len(levels))
     return _rows(released, **dict(zip(levels, names, strict=True)))
 
 

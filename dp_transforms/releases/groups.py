@@ -48,7 +48,7 @@ from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
 from dp_transforms.reports.entries import SURVEY
-from dp_transforms.reports.phrases import amount, bound_words, mechanism_words
+from dp_transforms.reports.phrases import amount, bound_words, guarantee_words, mechanism_words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -338,10 +338,14 @@ def statement_of_each(statement: Mapping[str, Any]) -> Statement:
 def statement_words(statement: Mapping[str, Any]) -> list[str]:
     """Returns the privacy.json of lists of groups in words: paragraphs that a publisher can
     paste."""
-    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
-    kind = f"({epsilon}, {delta})-differential privacy"
-    if not statement["delta"]:
-        kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
+    what = "These lists were released together"
+    guarantee = guarantee_words(what, statement["epsilon"], statement)
+    if statement["delta"]:
+        epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
+        guarantee = (
+            f"{what} under ({epsilon}, {delta})-differential privacy. The privacy unit is one "
+            f"user; neighbouring data sets: {statement['neighbours']}."
+        )
     # If each group has an entry, those of one attribute say the same here.
     parts_of_lists: dict[str, None] = {}
     for entry in statement["lists"]:
@@ -354,8 +358,7 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     if selection:
         parts.append(f"{amount(selection['epsilon'])} for the names of groups that were not public")
     return [
-        f"These lists were released together under {kind}. The privacy unit is one user; "
-        f"neighbouring data sets: {statement['neighbours']}.",
+        guarantee,
         f"Epsilon adds up from: {', '.join(parts)}. A user counts in at most one group of each "
         "attribute, so its groups together cost no more than one of them.",
         bound_words(statement),

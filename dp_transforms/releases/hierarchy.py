@@ -78,7 +78,14 @@ from dp_transforms.releases.lists import (
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, amount, bound_words, mechanism_words
+from dp_transforms.reports.phrases import (
+    NO_WORDS,
+    Words,
+    amount,
+    bound_words,
+    guarantee_words,
+    mechanism_words,
+)
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -106,6 +113,11 @@ def in_order(lists: Iterable[tuple[Path, ReleasedList]]) -> list[tuple[Path, Rel
     return sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))
 
 
+def padded(path: Path, levels: int) -> Path:
+    """Returns the names of a group at all levels, which are empty below its own."""
+    return path + ("",) * (levels - len(path))
+
+
 def hierarchy_tables(lists: Iterable[tuple[Path, ReleasedList]], statement: Statement) -> Tables:
     """Returns the tables of the lists and of their noisy coordinates, from the top down.
 
@@ -114,13 +126,14 @@ def hierarchy_tables(lists: Iterable[tuple[Path, ReleasedList]], statement: Stat
     """
     levels = _level_names(statement)
 
-    def label(path: Path) -> Path:
-        return path + ("",) * (len(levels) - len(path))
-
     lists = in_order(lists)
-    rows = [(*label(path), *row) for path, released in lists for row in rows_of(released)]
+    rows = [
+        (*padded(path, len(levels)), *row) for path, released in lists for row in rows_of(released)
+    ]
     coordinates = [
-        (*label(path), *row) for path, released in lists for row in released.coordinates or ()
+        (*padded(path, len(levels)), *row)
+        for path, released in lists
+        for row in released.coordinates or ()
     ]
     return {
         HIERARCHY_FILE: CsvTable((*levels, *FREQUENCIES_HEADER), rows),
@@ -381,8 +394,7 @@ class HierarchyReleases(Releases):
         return [" / ".join(path) or "everything" for path in self]
 
     def _label_columns(self, name: Path) -> dict[str, str]:
-        padded = name + ("",) * (len(self.levels) - len(name))
-        return dict(zip(self.levels, padded, strict=True))
+        return dict(zip(self.levels, padded(name, len(self.levels)), strict=True))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
@@ -431,9 +443,7 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     if _MOST in statement:
         public += ", and so are upper bounds on their numbers of partitions, which were given"
     return [
-        "These lists were released together under pure epsilon-differential privacy with epsilon "
-        f"= {amount(statement['epsilon'])}. The privacy unit is one user; neighbouring data sets: "
-        f"{statement['neighbours']}.",
+        guarantee_words("These lists were released together", statement["epsilon"], statement),
         f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
         f"so a user changes all lists of a level together by no more than a single list. {public}. "
         "What is outside of all groups is in no list. The list of each group has the partitions "
