@@ -108,8 +108,8 @@ class ListRelease(Release, Answers):
       statement: the guarantee, as in privacy.json.
       named: the list of the estimated users of names that were released too, if there are any. No
         upper end of an interval is below the number of this list.
-      as_drawn: the list that the mechanism drew, if ``released`` was raised since names prove it
-        too low. Proved intervals are about the mechanism's noise, so they follow from this list.
+      as_drawn: the list before it was raised where names prove it too low; None if it was not
+        raised. Proved intervals are about the mechanism's noise, so they follow from this list.
 
     Raises:
       ValueError: a confidence is not between 0 and 1, a rank or number is below 1, or public bounds

@@ -184,12 +184,12 @@ class NameAnswers(NameEstimates):
 
         users = self._users_in(isinstance(released, AllRecordsRelease))
         named = FrequencyList.from_counts(users)
-        bounded = released.released
-        _, raised = agreeing(users.astype(float), users, users.astype(float), bounded)
+        drawn = released.released
+        _, raised = agreeing(users.astype(float), users, users.astype(float), drawn)
         raised_list = ReleasedList(
-            raised.frequencies, raised.multiplicities, bounded.mechanism, bounded.coordinates
+            raised.frequencies, raised.multiplicities, drawn.mechanism, drawn.coordinates
         )
-        return dataclasses.replace(released, released=raised_list, named=named, as_drawn=bounded)
+        return dataclasses.replace(released, released=raised_list, named=named, as_drawn=drawn)
 
     @property
     def _are_public(self) -> bool:
