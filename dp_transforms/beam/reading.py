@@ -23,12 +23,13 @@ class ReadRecords(beam.PTransform):
     cannot be read raise an InputError.
 
     Raises:
-      TypeError: the source is no ``RecordSource``.
+      TypeError: the source has no tables, as a path has none.
     """
 
     def __init__(self, source: RecordSource):
         super().__init__()
-        if not isinstance(source, RecordSource):
+        # Not by its type: whatever gives tables of records is a source.
+        if not hasattr(source, "tables"):
             raise TypeError(
                 f"source must be a RecordFiles or a RecordQuery, got {type(source).__name__}"
             )
