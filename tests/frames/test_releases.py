@@ -1,7 +1,6 @@
 import collections
 import datetime
 import decimal
-import itertools
 import pickle
 import re
 import time
@@ -19,7 +18,6 @@ from apache_beam.internal import pickler
 import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.beam.reading import _held
-from dp_transforms.budget import Ledger
 from dp_transforms.budget.ledger_rows import now
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines.in_process import InProcess
@@ -426,28 +424,6 @@ def test_names_of_any_length_and_bytes(tmp_path, name):
     assert sorted(names.names["page"].to_pylist()) == sorted({name, name[:1]})
     names.save(tmp_path / "names")
     assert dp.load(tmp_path / "names") == names
-
-
-@pytest.mark.parametrize("on_ledger", [False, True])
-def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
-    Ledger.create(tmp_path / "ledger", 1)
-    session = dp.Session.open(tmp_path / "ledger") if on_ledger else dp.Session(epsilon=1)
-    kept = session.release(FRAME, **LIST | {"epsilon": 0.25})
-    seen = []
-
-    def broken():
-        yield {"who": "ann", "page": "home"}
-        seen.append(str(session.remaining))
-        yield {"who": "ann"}
-
-    # More records than are looked at before anything is spent.
-    records = itertools.chain([{"who": "ann", "page": "home"}] * (1 << 17), broken())
-    with pytest.raises(ValueError, match="not all records have"):
-        session.release(records, **LIST | {"epsilon": 0.5})
-    assert seen == ["epsilon 0.25, delta 0"]
-    assert str(session.remaining) == "epsilon 0.75, delta 0"
-    lines = kept.statement["budget"]["ledger"]
-    assert [(line["epsilon"], line["state"]) for line in lines] == [("0.25", "committed")]
 
 
 @pytest.mark.parametrize("missing", [None, pd.NaT, pd.NA])

@@ -1,0 +1,184 @@
+"""Sessions: what they spend, what they refuse, and which data they know again."""
+
+import itertools
+import pickle
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_transforms as dp
+from dp_transforms.budget import BudgetExceededError, Ledger, PrivacyBudget, PrivacyUnitError
+from pipelines.__main__ import main
+from tests.jobs import job_flags, python
+
+RANDOM = np.random.default_rng(4)
+VISITS = pl.DataFrame(
+    {
+        "who": RANDOM.integers(0, 900, 5_000),
+        "page": (RANDOM.pareto(1, 5_000) * 2).astype(int),
+    }
+)
+LIST = {"user": "who", "partition": "page", "epsilon": 1, "max_partitions_per_user": 4}
+NAMES = LIST | {"delta": 1e-6, "counts": True}
+
+
+@pytest.mark.thorough
+def test_a_session_spends_and_refuses_before_it_reads():
+    session = dp.Session(epsilon=1, delta=1e-5)
+    session.release(VISITS, **LIST | {"epsilon": 0.5})
+    names = session.select(VISITS, **NAMES | {"epsilon": 0.25})
+    assert session.remaining == PrivacyBudget(0.25, "0.000009")
+    budget = names.statement["budget"]
+    assert [line["epsilon"] for line in budget["ledger"]] == ["0.5", "0.25"]
+    assert (budget["epsilon"], budget["delta"]) == ("1", "0.00001")
+    # 7 would be refused as soon as it is looked at.
+    for data in (7, VISITS):
+        with pytest.raises(BudgetExceededError, match=r"only epsilon 0\.25"):
+            session.release(data, **LIST | {"epsilon": 0.26})
+    with pytest.raises(BudgetExceededError):
+        session.select(VISITS, **NAMES | {"epsilon": 0.1, "delta": 1e-5})
+    with pytest.raises(ValueError, match="unit must be one of user, replaced-user, edge, node"):
+        dp.Session(1, unit="users")
+    with pytest.raises(PrivacyUnitError):
+        session.degrees([("a", "b")], source=0, target=1, epsilon=0.1)
+    with pytest.raises(ValueError, match="no column"):
+        session.release(VISITS, **LIST | {"epsilon": 0.1, "partition": "url"})
+    assert session.remaining == PrivacyBudget(0.25, "0.000009")
+    with pytest.raises(TypeError, match="cannot be copied"):
+        pickle.dumps(session)
+    left, whole = "epsilon 0.25, delta 0.000009", "epsilon 1, delta 0.00001"
+    spent = "epsilon 0.75, delta 0.000001"
+    assert repr(session) == f"<Session: {spent} spent so far, {left} left of {whole}>"
+
+
+@pytest.mark.parametrize("on_ledger", [False, True])
+def test_a_cell_that_runs_twice_is_told_that_it_spends_twice(tmp_path, on_ledger):
+    Ledger.create(tmp_path / "ledger", 200, 1e-5)
+    session = dp.Session.open(tmp_path / "ledger") if on_ledger else dp.Session(200, 1e-5)
+    again = pytest.warns(UserWarning, match="a second release of the same data")
+    eight = LIST | {"epsilon": 8}
+    session.release(VISITS, **eight)
+    with again:
+        session.release(VISITS, **eight)
+    with again:
+        session.release(VISITS, **eight)
+    # Other data, other arguments, another kind.
+    for data, options in ((VISITS.clone(), eight), (VISITS, LIST | {"epsilon": 16})):
+        session.release(data, **options)
+    session.select(VISITS, **NAMES | {"epsilon": 8, "strategy": "laplace"})
+    counts = [3, 2, 1]
+    session.release_counts(counts, epsilon=8, max_partitions_per_user=1)
+    with again:
+        session.release_counts(counts, epsilon=8, max_partitions_per_user=1)
+    assert session.spent.epsilon == 9 * 8
+
+
+MAKERS = [
+    lambda month: VISITS.filter(VISITS["who"] % 3 == month),
+    lambda month: VISITS.filter(VISITS["who"] % 3 == month).to_arrow(),
+    lambda month: VISITS.filter(VISITS["who"] % 3 == month).to_pandas(),
+    lambda month: {name: VISITS[name].to_numpy() + month for name in ("who", "page")},
+    lambda month: {name: (VISITS[name] + month).to_list() for name in ("who", "page")},
+    lambda month: [{"who": user, "page": user % 5 + month} for user in range(90)],
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_other_data_in_the_same_place_of_memory_are_other_data(make, recwarn):
+    session, options = dp.Session(100), LIST | {"epsilon": 8}
+    for month in range(6):
+        session.release(make(month), **options)
+    assert not recwarn.list
+    data = make(0)
+    session.release(data, **options)
+    with pytest.warns(UserWarning, match="a second release of the same data"):
+        session.release(data, **options)
+
+
+def test_a_file_is_the_same_data_by_its_path(tmp_path):
+    session = dp.Session(2)
+    VISITS.write_csv(tmp_path / "visits.csv")
+    session.release(tmp_path / "visits.csv", **LIST | {"epsilon": 0.1})
+    with pytest.warns(UserWarning, match="a second release of the same data"):
+        session.release(str(tmp_path / "visits.csv"), **LIST | {"epsilon": 0.1})
+
+
+def test_a_session_in_memory_has_so_many_free_failures():
+    session, bad = dp.Session(epsilon=1, free_failures=2), VISITS.rename({"page": "url"})
+    options = LIST | {"epsilon": 0.1}
+    for spent in (0, 0, "0.1", "0.2"):
+        with pytest.raises(ValueError, match="no column"):
+            session.release(bad, **options)
+        assert session.spent == PrivacyBudget(spent)
+    with pytest.raises(ValueError, match="must be integers from 1"):
+        session.release_counts([0], epsilon=0.1, max_partitions_per_user=1)
+    assert session.spent == PrivacyBudget("0.3")
+    with pytest.raises(ValueError, match="free_failures must be an integer from 0"):
+        dp.Session(epsilon=1, free_failures=-1)
+
+
+FORK = """
+import os, dp_transforms as dp
+session, kept = dp.Session(epsilon=1), dp.Session.open("budget.db")
+page = {"who": [1], "page": ["home"]}
+options = dict(user="who", partition="page", epsilon=1, max_partitions_per_user=1)
+if os.fork():
+    os.wait()
+    print(kept.remaining)
+else:
+    try:
+        session.release(page, **options)
+    except TypeError as error:
+        print(error, flush=True)
+    kept.release(page, **options)
+"""
+
+
+@pytest.mark.thorough
+def test_a_fork_does_not_spend_the_budget_once_more(tmp_path):
+    Ledger.create(tmp_path / "budget.db", epsilon=3)
+    refused, left = python("-c", FORK, cwd=tmp_path, check=True).stdout.splitlines()
+    assert "share a ledger's file" in refused and left == "epsilon 2, delta 0"
+
+
+def test_a_session_shares_a_ledger_with_jobs(tmp_path, capsys):
+    path = tmp_path / "budget.db"
+    Ledger.create(path, epsilon=2, delta=1e-5)
+    VISITS.write_csv(tmp_path / "visits.csv")
+    flags = ["--user_column=who", "--max_partitions_per_user=4", f"--ledger={path}"]
+    job = ["release", *job_flags(tmp_path, f"--input={tmp_path}/visits.csv", *flags)]
+    assert main(job) == 0
+    session = dp.Session.open(path)
+    assert session.remaining == PrivacyBudget(1, 1e-5)
+    release = session.release(VISITS, **LIST | {"epsilon": 0.75})
+    assert session.remaining.epsilon == PrivacyBudget(0.25).epsilon
+    states = [line["state"] for line in release.statement["budget"]["ledger"]]
+    assert states == ["committed", "committed"]
+    with pytest.raises(BudgetExceededError):
+        session.release(VISITS, **LIST)
+    assert main([*job, "--overwrite"]) == 4
+    with pytest.raises(FileNotFoundError):
+        dp.Session.open(tmp_path / "nowhere.db")
+
+
+@pytest.mark.parametrize("on_ledger", [False, True])
+def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
+    Ledger.create(tmp_path / "ledger", 1)
+    session = dp.Session.open(tmp_path / "ledger") if on_ledger else dp.Session(epsilon=1)
+    kept = session.release(VISITS, **LIST | {"epsilon": 0.25})
+    seen = []
+
+    def broken():
+        yield {"who": "ann", "page": "home"}
+        seen.append(str(session.remaining))
+        yield {"who": "ann"}
+
+    # More records than are looked at before anything is spent.
+    records = itertools.chain([{"who": "ann", "page": "home"}] * (1 << 17), broken())
+    with pytest.raises(ValueError, match="not all records have"):
+        session.release(records, **LIST | {"epsilon": 0.5})
+    assert seen == ["epsilon 0.25, delta 0"]
+    assert str(session.remaining) == "epsilon 0.75, delta 0"
+    lines = kept.statement["budget"]["ledger"]
+    assert [(line["epsilon"], line["state"]) for line in lines] == [("0.25", "committed")]
