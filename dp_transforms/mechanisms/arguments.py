@@ -9,9 +9,15 @@ from __future__ import annotations
 import contextlib
 import numbers
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 _LONGEST_TEXT = 60
+_KNOWN_NUMBERS = (
+    *("builtins", "decimal", "fractions", "numpy"),
+    "dp_transforms.mechanisms.decimals",  # ExactNumber
+)
+"""Modules whose numbers print nothing but their value."""
 
 
 def listed(name: str, values: Any) -> list[Any]:
@@ -46,8 +52,9 @@ def boolean(name: str, value: Any) -> bool:
 def shown(value: Any) -> str:
     """Returns a text that describes a value in an error.
 
-    Short texts and numbers, bools and None are written as Python writes them. Of anything else,
-    such as a long text or a column of a data frame, the name of the type is returned.
+    Short texts and numbers, bools and None are written as Python writes them, and fractions as
+    users do, such as 1/3. Of anything else, such as a long text or a column of a data frame, the
+    name of the type is returned.
 
     >>> shown("uniform"), shown(-1), shown(["ann", "bob"]), shown(list)
     ("'uniform'", '-1', 'a value of the type list', 'the class list')
@@ -57,9 +64,9 @@ def shown(value: Any) -> str:
         return f"the class {value.__name__}"
     scalar = isinstance(value, (str, numbers.Number, Decimal)) or value is None
     # The numbers of other packages may print any data that they hold.
-    if scalar and kind.__module__ in ("builtins", "decimal", "fractions", "numpy"):
+    if scalar and kind.__module__ in _KNOWN_NUMBERS:
         try:
-            text = repr(value)
+            text = str(value) if isinstance(value, Fraction) else repr(value)
         except ValueError:  # an integer of too many digits
             text = ""
         if 0 < len(text) <= _LONGEST_TEXT:

@@ -94,8 +94,7 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
     except ValueError:
         exact = ExactNumber(0)
     if exact <= 0:
-        given = str(value) if isinstance(value, Fraction) else shown(value)
-        raise ValueError(f"{name} must be a positive finite number, got {given}")
+        raise ValueError(f"{name} must be a positive finite number, got {shown(value)}")
     return exact
 
 
