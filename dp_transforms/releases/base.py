@@ -150,15 +150,16 @@ class ReleaseSpec(abc.ABC):
 
 
 def set_positive_integers(spec: Any, *names: str) -> None:
-    """Replaces these fields of a specification by Python's own integers, unless they are None. The
-    integers of numpy cannot be written into a privacy.json.
+    """Replaces these fields of a specification by Python's own integers. The integers of numpy
+    cannot be written into a privacy.json. Fields that are None by default may be None.
 
     Raises:
       ValueError: a field is no positive integer. The message has its name.
     """
+    may_be_none = {field.name for field in fields(spec) if field.default is None}
     for name in names:
         value = getattr(spec, name)
-        if value is not None:
+        if value is not None or name not in may_be_none:
             object.__setattr__(spec, name, positive_integer(name, value))
 
 

@@ -21,7 +21,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number, positive_integer, positive_rational
+from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -221,7 +221,6 @@ class GroupsSpec(GroupedSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         set_positive_integers(self, "max_partitions_per_user")
         _ = self.for_all, self.for_group
 
