@@ -22,6 +22,7 @@ from dp_transforms.reports.phrases import (
     cost_words,
     counts_bound_words,
     partitions_that_count,
+    periods_of_user,
     some,
 )
 
@@ -184,8 +185,7 @@ class Release(PagedTable):
             how = statement["max_partitions_per_user_is"]
             guarantee += f"; at most {most} of each user ({how}){counts_bound_words(statement)}"
         if "periods" in statement:
-            periods = statement["periods"]
-            most = some(periods["max_periods_per_user"], periods["of"])
+            most = periods_of_user(statement["periods"])
             guarantee += f"; records of at most {most} of each user count"
         return [*self._summary(), guarantee]
 

@@ -137,8 +137,14 @@ def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: 
     if KAPPA_IS_OF in periods:
         return bound + over_periods(statement)
     if periods:
-        bound += f" in each of at most {some(periods['max_periods_per_user'], periods['of'])}"
+        bound += f" in each of at most {periods_of_user(periods)}"
     return bound
+
+
+def periods_of_user(periods: Mapping[str, Any]) -> str:
+    """Returns the largest number of periods in which a user counts in words, such as "2 weeks",
+    from the entry of a statement about periods."""
+    return some(periods["max_periods_per_user"], periods["of"])
 
 
 def over_periods(statement: Mapping[str, Any]) -> str:
@@ -148,7 +154,7 @@ def over_periods(statement: Mapping[str, Any]) -> str:
     if "periods" not in statement:
         return ""
     periods = statement["periods"]
-    words = f" over at most {some(periods['max_periods_per_user'], periods['of'])}"
+    words = f" over at most {periods_of_user(periods)}"
     if (kappa := periods.get("max_partitions_per_user_and_period")) is not None:
         words += f", at most {kappa:,} in each"
     return words
@@ -166,7 +172,7 @@ def of_all_records(statement: Mapping[str, Any]) -> str:
         periods = statement["periods"]
         if bounds:
             bounds[0] += f" in each {periods['of']}"
-        bounds.append(some(periods["max_periods_per_user"], periods["of"]))
+        bounds.append(periods_of_user(periods))
     return f" of at most {' and '.join(bounds)} of each user" if bounds else ""
 
 
