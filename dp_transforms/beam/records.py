@@ -248,12 +248,13 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
             f"this transform takes one PCollection, got {type(pcoll).__name__}: apply it to "
             "records, and beam.Flatten() to several PCollections first"
         )
-    if not all(part.is_bounded for part in put_together(pcoll)):
+    merged = put_together(pcoll)
+    if not all(part.is_bounded for part in merged):
         raise ValueError(
             "a user's contributions are bounded over the whole input, and unbounded input has no "
             "end: give bounded input"
         )
-    if not all(part.is_bounded and part.windowing.is_default() for part in put_together(pcoll)):
+    if not all(part.windowing.is_default() for part in merged):
         raise ValueError(
             "a user's contributions are bounded over the whole input, so it must be bounded and in "
             "the global window, and so must all inputs of a Flatten that made it: apply "

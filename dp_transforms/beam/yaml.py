@@ -125,8 +125,7 @@ def release_frequency_list(
       max_partitions_per_user: the most partitions in which one user counts; by default the bound of
         a step before.
     """
-    release = ReleaseFrequencyList(epsilon, max_partitions_per_user)
-    return release | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
+    return _as_rows(ReleaseFrequencyList(epsilon, max_partitions_per_user))
 
 
 def release_all_records(
@@ -145,7 +144,7 @@ def release_all_records(
       num_buckets: how many parts users, or partitions, are split into.
     """
     release = ReleaseAllRecords(epsilon, largest_degree=largest_degree, num_buckets=num_buckets)
-    return release | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
+    return _as_rows(release)
 
 
 def release_grouped_lists(
@@ -306,8 +305,7 @@ def release_degree_list(
     projected = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
     # The mechanism knows the public bound, which no released degree exceeds.
     mechanism = DegreesSpec(epsilon, degree, degree_bound).mechanism
-    rows = beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
-    return projected | "Release" >> (ReleaseFrequencyList(mechanism=mechanism) | "Rows" >> rows)
+    return projected | "Release" >> _as_rows(ReleaseFrequencyList(mechanism=mechanism))
 
 
 def release_windowed_lists(
@@ -424,6 +422,11 @@ def _rows(released: FrequencyList | SurveyedList, **labels: str) -> list[beam.Ro
 # Beam 2.65 reads types wrongly from a function with **labels, so lists have one without.
 def _list_rows(released: FrequencyList | SurveyedList) -> list[beam.Row]:
     return _rows(released)
+
+
+def _as_rows(release: beam.PTransform) -> beam.PTransform:
+    """Returns a release of a list, with a step after it that makes rows of the list."""
+    return release | "Rows" >> beam.FlatMap(_list_rows).with_output_types(_FREQUENCIES)
 
 
 def _projected_rows(projected: ProjectedList) -> list[beam.Row]:

@@ -49,7 +49,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms.arguments import listed, shown
-from dp_transforms.mechanisms.decimals import Number, parts_by_shares, positive_integer
+from dp_transforms.mechanisms.decimals import Number, parts_by_shares
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate
@@ -170,7 +170,6 @@ class HierarchySpec(ReleaseSpec):
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", _checked_levels(self.levels))
         object.__setattr__(self, "groups", _paths(self.groups, len(self.levels)))
-        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         set_positive_integers(self, "max_partitions_per_user")
         if self.shares is not None:
             object.__setattr__(self, "shares", tuple(listed("shares", self.shares)))
@@ -250,7 +249,7 @@ class HierarchySpec(ReleaseSpec):
         statement["composition"] = "parallel within a level, sequential otherwise"
         statement["adds_up"] = "each list is the union of those of the groups below it"
         if self.most_partitions is not None:
-            statement[_MOST] = "public"
+            statement[_PUBLIC_BOUNDS] = "public"
         statement["levels"] = [
             {"level": level, "groups": len(paths), **price_entries(mechanism)}
             for level, paths, mechanism in zip(
@@ -428,9 +427,9 @@ class HierarchyReleases(Releases):
         return hierarchy_tables(lists, dict(self.statement))
 
 
-_MOST = "most_partitions_of_groups"
+_PUBLIC_BOUNDS = "most_partitions_of_groups"
 """The entry of a statement that says that such bounds were taken as public."""
-_OF_ALL = ("levels", "composition", "adds_up", _MOST)
+_OF_ALL = ("levels", "composition", "adds_up", _PUBLIC_BOUNDS)
 """These fields of a statement concern several groups together."""
 
 
@@ -440,7 +439,7 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     parts = [f"{amount(whole['epsilon'])} for the list of everything"]
     parts += [f"{amount(entry['epsilon'])} for the lists by {entry['level']}" for entry in levels]
     public = "The groups are public"
-    if _MOST in statement:
+    if _PUBLIC_BOUNDS in statement:
         public += ", and so are upper bounds on their numbers of partitions, which were given"
     return [
         guarantee_words("These lists were released together", statement["epsilon"], statement),

@@ -400,13 +400,12 @@ class NameAnswers(NameEstimates):
         with this probability at most."""
         if not len(self):
             return 0, 0
-        of_top = answers.sum_of_top(len(self)).value
-        if not self._have_users_in(answers):
-            return of_top, 0
+        # Each named partition has at least one user, if it surely is in the list.
+        least = len(self) if self._have_users_in(answers) else 0
         of_all = isinstance(answers, AllRecordsRelease) or not self._drops
-        if self._table is None or of_all != self.is_about_all_records:
-            # The named partitions are about the largest, and each has at least one user.
-            return of_top, len(self)
+        if not least or self._table is None or of_all != self.is_about_all_records:
+            # The named partitions are about the largest.
+            return answers.sum_of_top(len(self)).value, least
         # An interval fails at its lower end with half of its failure probability.
         low, _ = self._proved(1 - 2 * failure / len(self))
         return int(self._table[0].sum()), int(low.sum())
