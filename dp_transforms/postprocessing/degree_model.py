@@ -11,11 +11,12 @@ additional standard deviation, and is seen with discrete Laplace noise of a know
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.normal_and_laplace import (
     log_density_of_sum,
@@ -42,20 +43,66 @@ STEEPEST, FLATTEST = 6.0, 2.5
 FEW = 64  # Numbers of users below this are summed over one by one.
 FEW_EXPECTED = 12.0  # They are, if a cell has fewer expected users than this.
 EXACT_FROM = 12.0  # From this epsilon on, the noise is nearly always 0.
-SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
-SPIKE_SHARE = 0.1
-"""The mean ratio of the pairs of such users in one cell to the pairs of all other users. If it were
-infinite, noise in a cell of large degrees would be taken for users with most of all pairs."""
-SURELY = 3.0  # Noisy users beyond so many scales of the noise are taken for real ones.
-HAZARD = 0.06
+SPIKE = 0.003
+"""The probability that a cell has a spike: users of its own, apart from any density, who all have
+the same degree."""
+LEAST_SPIKE, SPIKE_RANGE = 0.01, 100.0
+"""The pairs of a spike, divided by those of all other users: the least ratio, and the largest one
+divided by the least. The logarithm of the ratio is uniform. If spikes could have most of all pairs,
+noise in a cell of large degrees would be taken for such users."""
+SPIKE_SIZES = 400  # Quantiles of the number of users of a spike, over which is averaged.
+FAR = 40.0
+"""In scales of noise. From there on, a number of users shows its own density, which is smooth."""
+SURELY = 5.0  # Noisy users beyond so many scales of the noise are taken for real ones.
+HAZARD = 0.05
 """The probability that a cell is the first beyond the largest degree that anybody has. A smooth
 density ends by itself where it expects nobody. A larger hazard would make heavy tails end where
-noise hides them, and intervals would miss the truth."""
-PARTS = 4  # The parts of a wide cell in the grid of degrees.
+noise hides them, and a smaller one would expect tails that are not there. In between, intervals
+hold about equally often for a Pareto law and for a lognormal one."""
+PARTS = 8  # The parts of a wide cell in the grid of degrees.
 
 _LOWEST, _HIGHEST, _STEP = -16.0, 46.0, 0.1
 """The range and the distance of the logarithms of a cell's expected users at which its likelihood
 is tabulated."""
+
+
+class UsersOfCells(NamedTuple):
+    """Draws of the numbers of users in cells; arrays of shape (draws, cells).
+
+    Attributes:
+      users: the numbers.
+      is_spike: whether they are the users of a spike, who all have the same degree.
+    """
+
+    users: FloatArray
+    is_spike: BoolArray
+
+
+class DegreeGrid(NamedTuple):
+    """Representative degrees of cells; arrays of shape (degrees,).
+
+    Attributes:
+      degrees: the degrees, ascending.
+      cell: the cell that each is in.
+      share: the expected part of the cell's users who have it.
+    """
+
+    degrees: FloatArray
+    cell: IntArray
+    share: FloatArray
+
+    def users_by_degree(self, drawn: UsersOfCells) -> FloatArray:
+        """Returns numbers of users of shape (draws, degrees). The users of a cell have its degrees
+        independently, by ``share``. The users of a spike all have one of them, and each is as
+        likely as another. The random numbers have a fixed seed."""
+        random = np.random.default_rng(2)
+        draws = np.empty((len(drawn.users), len(self.degrees)))
+        for cell, (users, is_spike) in enumerate(zip(*map(np.transpose, drawn), strict=True)):
+            of_cell = np.flatnonzero(self.cell == cell)
+            split = random.multinomial(np.rint(users).astype(np.int64), self.share[of_cell])
+            of_spike = np.eye(len(of_cell))[random.integers(len(of_cell), size=len(users))]
+            draws[:, of_cell] = np.where(is_spike[:, None], of_spike * users[:, None], split)
+        return draws
 
 
 class DegreeModel:
@@ -108,13 +155,13 @@ class DegreeModel:
         reached = self.noisy < FEW / 2
         wide[np.ix_(reached, few)] = exact[reached]
         nobody = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy), 600))
-        alone = self._log_spikes()
-        self._nobody = np.logaddexp(np.log(scale * nobody + 1e-290), alone)
-        # The probabilities that a cell has users of its own: if nobody else is in it, and at each
-        # point of the table.
-        self._spike_share = np.exp(alone - self._nobody)
-        wide = np.logaddexp(wide, alone[:, None])
-        self._spike_shares = np.exp(alone[:, None] - wide)
+        spike = self._log_spikes()
+        self._nobody = np.logaddexp(np.log(scale * nobody + 1e-290), spike)
+        # The probabilities that a cell has a spike: if nobody else is in it, and at each point of
+        # the table.
+        self._spike_share = np.exp(spike - self._nobody)
+        wide = np.logaddexp(wide, spike[:, None])
+        self._spike_shares = np.exp(spike[:, None] - wide)
         # Cubics through the values and derivatives at the points of the table, by powers.
         slope = np.gradient(wide, axis=1)
         rise, left, right = np.diff(wide, axis=1), slope[:, :-1], slope[:, 1:]
@@ -122,25 +169,28 @@ class DegreeModel:
         self._cubics = np.stack([wide[:, :-1], left, bend, turn], axis=-1)
 
     def _log_spikes(self) -> FloatArray:
-        """Returns the log probability, for each cell, that it has users of its own and that its
-        noisy number is what was released. The number n of such users has the density 2 s**2 /
-        (n + s)**3. Its mean s is the number of users with ``SPIKE_SHARE`` times the pairs of all
-        others."""
+        """Returns the log probability, for each cell, that it has a spike and that its noisy number
+        is what was released."""
         # Users of each cell that are taken for real ones.
         surely = np.maximum(self.noisy - SURELY / self.epsilon, 0.0)
         degrees = np.exp(self.place)
+        pairs = surely * degrees
+        # Noise in one cell may make most pairs. So of the other cells, the largest does not count.
+        second, largest = np.sort(np.append(pairs, [0.0, 0.0]))[-2:]
+        largest_other = np.where(pairs == largest, second, largest)
         # Each user has a pair at least. So there are other pairs even if all users are in one cell.
-        others = surely @ degrees - surely * degrees + surely.sum()
-        scale = np.maximum(SPIKE_SHARE * others / degrees, 1e-3)
-        # Near the noise, the average is taken over 400 quantiles of the density.
-        part = (np.arange(400) + 0.5) / 400
-        number = scale[:, None] * ((1 - part) ** -0.5 - 1)
-        # Far above the noise, the released number is nearly the true one.
-        far = 2 * scale**2 / (self.noisy.clip(0) + scale) ** 3
+        others = pairs.sum() - pairs - largest_other + surely.sum()
+        least = np.maximum(LEAST_SPIKE * others / degrees, 1e-3)
+        part = (np.arange(SPIKE_SIZES) + 0.5) / SPIKE_SIZES
+        number = least[:, None] * SPIKE_RANGE**part
         off = np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600)
-        near = (math.tanh(self.epsilon / 2) * np.exp(-off)).mean(1)
-        density = np.where(self.noisy * self.epsilon > 5, far, near)
-        log_spikes: FloatArray = np.log(SPIKE * density + 1e-280)
+        density = (math.tanh(self.epsilon / 2) * np.exp(-off)).mean(1)
+        # Where the noise is finer than the distance of the quantiles, the released number is nearly
+        # the true one.
+        seen = np.maximum(self.noisy, least)
+        own_density = 1 / (seen * math.log(SPIKE_RANGE))
+        is_far = (seen * self.epsilon > FAR) & (seen < SPIKE_RANGE * least)
+        log_spikes: FloatArray = np.log(SPIKE * np.where(is_far, own_density, density) + 1e-280)
         return log_spikes
 
     def log_likelihood(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -223,7 +273,7 @@ class DegreeModel:
         log_densities: FloatArray = np.log(np.maximum(self.noisy, least)) - self.log_width
         return log_densities
 
-    def users_given(self, density: FloatArray, ends: IntArray) -> FloatArray:
+    def users_given(self, density: FloatArray, ends: IntArray) -> UsersOfCells:
         """Draws the number of users in each cell, given log densities, the first cell of each from
         which on there is nobody, and the released numbers."""
         random = np.random.default_rng(1)
@@ -242,15 +292,16 @@ class DegreeModel:
         cell = np.arange(len(self.low))
         beyond = cell >= ends[:, None]
         users[beyond] = 0
-        # Some cells have users of their own: about as many as the released number, less its noise.
+        # A spike has about as many users as the released number, less its noise.
         scaled = np.rint((np.log(mean) - _LOWEST) / _STEP).astype(np.int64)
         spike_share = self._spike_shares[cell, scaled.clip(0, self._spike_shares.shape[1] - 1)]
         spike_share = np.where(beyond, self._spike_share, spike_share)
-        alone = random.random(mean.shape) < spike_share
+        is_spike = random.random(mean.shape) < spike_share
         noise = random.laplace(0, 1 / self.epsilon, mean.shape)
         if self.epsilon >= EXACT_FROM:
             noise = np.zeros(mean.shape)
-        return np.where(alone, np.maximum(self.noisy + noise, 0), users)
+        users = np.where(is_spike, np.maximum(self.noisy + noise, 0), users)
+        return UsersOfCells(users, is_spike)
 
     def last_degrees(self, density: FloatArray) -> FloatArray:
         """Returns the mean degree of users in the last cell, by the slope of the density there."""
@@ -262,10 +313,9 @@ class DegreeModel:
         means: FloatArray = self.low[-1] * (exponent - 1) / (exponent - 2)
         return means
 
-    def grid(self, density: FloatArray) -> tuple[FloatArray, np.ndarray, FloatArray]:
-        """Returns representative degrees, the cell of each, and the share of the cell's users that
-        each has. Within a cell, the density is a power law with the slope that the log densities
-        have there."""
+    def grid(self, density: FloatArray) -> DegreeGrid:
+        """Returns representative degrees. Within a cell, the density is a power law with the slope
+        that the log densities have there."""
         degrees, owner, shares = [], [], []
         slope = np.gradient(density, self.place) if len(density) > 1 else np.zeros(1)
         slope = np.clip(slope, -8, 4)
@@ -283,7 +333,7 @@ class DegreeModel:
             degrees.append(points)
             owner.append(np.full(len(points), cell))
             shares.append(weights / weights.sum())
-        return np.concatenate(degrees), np.concatenate(owner), np.concatenate(shares)
+        return DegreeGrid(*map(np.concatenate, (degrees, owner, shares)))
 
 
 def _variance(mean: FloatArray) -> FloatArray:

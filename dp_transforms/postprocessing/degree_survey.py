@@ -55,15 +55,15 @@ class DegreeSurvey:
         """Decodes a release. If a largest degree is given, it was enforced on the records."""
         model = DegreeModel(released)
         densities, ends = posterior_draws(model)
-        users = model.users_given(densities, ends)
-        degrees, owner, weight = model.grid(np.median(densities, axis=0))
+        drawn = model.users_given(densities, ends)
+        grid = model.grid(np.median(densities, axis=0))
         last = model.last_degrees(densities)
         if largest_degree is not None:
             last = np.minimum(last, float(largest_degree))
-        degrees[-1] = np.average(last, weights=users[:, -1] + 1e-9)
-        draws = users[:, owner] * weight
-        most = released.lowest[-1]
-        return cls(degrees, draws, last, most, released.epsilon, largest_degree)
+        # The last cell has one degree.
+        grid.degrees[-1] = np.average(last, weights=drawn.users[:, -1] + 1e-9)
+        draws, most = grid.users_by_degree(drawn), released.lowest[-1]
+        return cls(grid.degrees, draws, last, most, released.epsilon, largest_degree)
 
     @cached_property
     def pair_draws(self) -> FloatArray:

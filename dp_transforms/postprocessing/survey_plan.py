@@ -55,8 +55,8 @@ SQUARE = 0.27  # D of a list of N pairs, divided by the root of N.
 DECODED = 0.82  # The part of the noise that a decoder leaves, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69  # Below ``POWER_FROM``, g is a power law of c.
 SURPRISE = 1.5  # In deviations of noise. Noise alone exceeds it in one of fifteen rounds.
-CELL_SURPRISE = 7.0
-"""In scales of noise. Noise alone exceeds it in one of 2,000 cells, and a survey has some 25."""
+CELL_SURPRISE = 5.0
+"""In scales of noise. Noise alone exceeds it in one of 300 cells, and a survey has some 25."""
 MISSED, MISSED_AT_WORST = 0.1, 1.2
 """The error of an estimate, as a part of half the dropped pairs. It was 0.05 to 0.2 where the model
 holds, and 0.7 to 1.3 where users of many partitions have the same ones."""
