@@ -13,6 +13,7 @@ counts, P says that the counts of all partitions together differ by at most k in
 * ``BoundContributions`` and ``DeclareBounded`` establish P for their kappa.
 * ``CountDistinctUsers`` carries P over from records to counts, since each pair adds one to one
   count. A cap on counts does not increase differences.
+* ``CountDegrees`` and ``CountProjectedDegrees`` establish P for the degrees of a graph.
 * ``Flatten`` adds up the k of its inputs.
 * ``Reshuffle`` changes no element.
 * ``Filter`` without side inputs decides about each record by itself. So a record that is in both
@@ -45,14 +46,15 @@ class Bound:
       distinct: whether each (user, partition) pair, or each counted partition, occurs once (True)
         or may occur more often (False).
       unit: the unit that neighbours add or remove.
-      cap: the number at which counting stopped; None if counts were not capped, as far as is known.
+      largest_count: a public number that no count exceeds, whatever the records are. It is a cap
+        on counts, or the bound to which a graph is projected.
     """
 
     partitions: int | None = None
     counted: bool | None = None
     distinct: bool | None = None
     unit: PrivacyUnit = PrivacyUnit.USER
-    cap: int | None = None
+    largest_count: int | None = None
 
 
 class BoundAware:
@@ -168,7 +170,7 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
     kinds = {bound.counted for bound in bounds}
     units = {bound.unit for bound in bounds}
     known = [bound.partitions for bound in bounds if bound.partitions is not None]
-    caps = [bound.cap for bound in bounds if bound.cap is not None]
+    largest = [bound.largest_count for bound in bounds if bound.largest_count is not None]
     alike = len(kinds - {None}) <= 1 and len(units) == 1 and len(known) == len(bounds)
     counted = None
     if True in kinds:
@@ -182,5 +184,5 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
         counted=counted,
         distinct=False,
         unit=units.pop() if len(units) == 1 else PrivacyUnit.USER,
-        cap=min(caps, default=None),
+        largest_count=max(largest) if largest and len(largest) == len(bounds) else None,
     )

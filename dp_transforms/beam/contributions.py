@@ -238,7 +238,11 @@ class CountDistinctUsers(BoundAware, beam.PTransform):
 
     def bound(self, before: Bound) -> Bound:
         return Bound(
-            before.partitions, counted=True, distinct=True, unit=before.unit, cap=self._cap
+            before.partitions,
+            counted=True,
+            distinct=True,
+            unit=before.unit,
+            largest_count=self._cap,
         )
 
     def display_data(self) -> dict[str, Any]:

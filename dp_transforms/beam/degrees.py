@@ -104,6 +104,7 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
 
     Takes edges, self-loops and repeats as ``CountDegrees`` does. Returns Arrow tables for
     ``ReleaseFrequencyList``, with the column ``count`` and a row for each node that keeps an edge.
+    The released list keeps to the bound too.
 
     Args:
       degree_bound: D, the largest degree in the projection. Public: choose it without looking at
@@ -148,7 +149,13 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
     def bound(self, before: Bound) -> Bound:
         sensitivity = node_private_sensitivity(self._degree_bound, self._degree != UNDIRECTED)
         # A degree may move by more than one, which a selection of partitions does not expect.
-        return Bound(sensitivity, counted=True, distinct=False, unit=PrivacyUnit.NODE)
+        return Bound(
+            sensitivity,
+            counted=True,
+            distinct=False,
+            unit=PrivacyUnit.NODE,
+            largest_count=self._degree_bound,
+        )
 
     def display_data(self) -> dict[str, Any]:
         return {"degree": self._degree, "degree_bound": self._degree_bound}

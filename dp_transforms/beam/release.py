@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 
 from dp_transforms.beam.batching import ToTables, parts_of
-from dp_transforms.beam.bounds import ReleaseTransform, known_bound, refuse_bounded
+from dp_transforms.beam.bounds import ReleaseTransform, bound_of, known_bound, refuse_bounded
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import (
@@ -29,7 +29,7 @@ from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.mechanisms.partition.registry import partition_mechanism, with_largest_count
 from dp_transforms.mechanisms.tape_contexts import FREQUENCY_LIST, USER_DEGREES
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.releases import UserDegreesSpec
@@ -49,7 +49,8 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
     ``beam.bounds``).
 
     One worker gets the histogram of the counts, which has at most sqrt(2 N) pairs for N records. An
-    empty list is released like any other.
+    empty list is released like any other. If counts are known to be capped, or to be degrees in a
+    projected graph, no released frequency exceeds the cap or the bound of the projection.
 
     Args:
       epsilon: the privacy loss of this release, positive; ``partition_mechanism`` then chooses the
@@ -99,7 +100,7 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
         max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
         check_known_fields(counts, (COUNT,))
         secret = secret_for(counts.pipeline, self._secret)
-        mechanism = self._mechanism_for(max_partitions)
+        mechanism = self._mechanism_for(max_partitions, bound_of(counts).largest_count)
         secret.claim(counts, f"{self._context} by {identifier(mechanism)}")
         return (
             counts
@@ -113,9 +114,14 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
             | "Bracket" >> beam.Reshuffle()
         )
 
-    def _mechanism_for(self, max_partitions: int) -> PartitionMechanism:
+    def _mechanism_for(
+        self, max_partitions: int, largest_count: int | None = None
+    ) -> PartitionMechanism:
         if self._mechanism is None:
-            return partition_mechanism(self._epsilon, max_partitions)
+            mechanism = partition_mechanism(self._epsilon, max_partitions)
+            if largest_count is None:
+                return mechanism
+            return with_largest_count(mechanism, largest_count)
         if self._mechanism.sensitivity < max_partitions:
             raise ValueError(
                 "the mechanism's sensitivity must be at least max_partitions_per_user = "

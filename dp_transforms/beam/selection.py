@@ -281,17 +281,19 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
         refuse_windows(counts)
         known_bound(counts, spec.strategy.max_partitions_per_user, "SelectFromCounts")
         bound = bound_of(counts)
-        if bound.cap is not None and (spec.cap is None or bound.cap < spec.cap):
-            needed = "counts in full" if spec.cap is None else f"counts up to {spec.cap}"
-            raise ValueError(
-                f"SelectFromCounts needs {needed} here, but these were capped at {bound.cap}: "
-                "leave cap out of CountDistinctUsers"
-            )
         if bound.distinct is False:
             # If a partition had two counts, both decisions would use the same random number.
             raise ValueError(
                 "SelectFromCounts takes one count of each partition, which one user changes by at "
                 "most one: flatten records before they are counted, not counts"
+            )
+        # Counts with one row for each partition have a largest count only if they were capped.
+        cap = bound.largest_count
+        if cap is not None and (spec.cap is None or cap < spec.cap):
+            needed = "counts in full" if spec.cap is None else f"counts up to {spec.cap}"
+            raise ValueError(
+                f"SelectFromCounts needs {needed} here, but these were capped at {cap}: "
+                "leave cap out of CountDistinctUsers"
             )
         if bound.unit is not PrivacyUnit.USER:
             raise ValueError(

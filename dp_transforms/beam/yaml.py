@@ -36,7 +36,7 @@ from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
 from dp_transforms.releases.attributes import attribute_label
-from dp_transforms.releases.degrees import DegreesSpec, chooses_degree_bound
+from dp_transforms.releases.degrees import chooses_degree_bound
 from dp_transforms.releases.hierarchy import padded
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.releases.surveys import SurveyedList, estimate_of
@@ -299,13 +299,10 @@ def release_degree_list(
     if chooses_degree_bound(privacy_unit, degree_bound):
         release = ReleaseNodeDegrees(epsilon, degree, num_buckets=num_buckets)
         return release | "Rows" >> beam.FlatMap(_projected_rows).with_output_types(_FREQUENCIES)
-    if degree_bound is None:
-        count = CountDegrees(degree, num_buckets=num_buckets)
-        return count | "Release" >> release_frequency_list(epsilon)
-    projected = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
-    # The mechanism knows the public bound, which no released degree exceeds.
-    mechanism = DegreesSpec(epsilon, degree, degree_bound).mechanism
-    return projected | "Release" >> _as_rows(ReleaseFrequencyList(mechanism=mechanism))
+    count: beam.PTransform = CountDegrees(degree, num_buckets=num_buckets)
+    if degree_bound is not None:
+        count = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
+    return count | "Release" >> release_frequency_list(epsilon)
 
 
 def release_windowed_lists(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +18,11 @@ from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
 )
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.partition.registry import (
+    AUTO,
+    partition_mechanism,
+    with_largest_count,
+)
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.releases.base import (
     ReleasedTables,
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
 
 
 NODES_ARE_FOR_EDGES = "nodes is for the privacy of edges: a node more changes their number"
-_MOST_NODES = 2**40
-"""More nodes than any graph has that one worker can project."""
 
 
 def chooses_degree_bound(privacy_unit: object, degree_bound: int | None) -> bool:
@@ -77,12 +78,7 @@ def projected_mechanism(
     """Returns the mechanism of a list of projected degrees. Their bound, ``degree_bound``, is
     public once the graph is projected to it, and so the mechanism may use it."""
     sensitivity = node_private_sensitivity(degree_bound, degree != UNDIRECTED)
-    mechanism = partition_mechanism(epsilon, sensitivity, name)
-    if not mechanism.decodes:
-        # A walk has no room for so many nodes.
-        return mechanism
-    bounds = PartitionBounds.of_runs([0], [degree_bound], [_MOST_NODES])
-    return dataclasses.replace(mechanism, bounds=bounds)
+    return with_largest_count(partition_mechanism(epsilon, sensitivity, name), degree_bound)
 
 
 @dataclass(frozen=True)

@@ -190,6 +190,23 @@ def test_graphs_say_whose_records_are_protected():
     assert (nodes.partitions, nodes.unit) == (6, PrivacyUnit.NODE)
 
 
+LARGEST_COUNTS = {
+    "not capped": (COUNTED, None),
+    "capped": (BOUND | CAPPED, 2),
+    "a projection": (dp.CountProjectedDegrees(3), 3),
+    "declared again": (BOUND | CAPPED | dp.DeclareBounded(4), 2),
+    "two caps": (both(BOUND | CAPPED, BOUND | dp.CountDistinctUsers(cap=7)), 7),
+    "one cap of two": (both(BOUND | CAPPED, COUNTED), None),
+    "changed": (BOUND | CAPPED | beam.Map(same) | dp.DeclareBounded(2, counted=True), None),
+}
+
+
+@pytest.mark.parametrize("name", LARGEST_COUNTS)
+def test_the_largest_count_that_is_possible_travels_with_the_counts(name):
+    counted, largest = LARGEST_COUNTS[name]
+    assert bound_of(through(counted)).largest_count == largest
+
+
 def has_step(name, *steps):
     parts = steps_of(through(*steps).pipeline.transforms_stack[0])
     return any(name in part.full_label.split("/") for part in parts)

@@ -61,6 +61,14 @@ def test_no_counts_and_no_records_at_all_still_give_one_release(steps, element_t
     assert release([], *steps, element_type=element_type) == expected([])
 
 
+def test_no_released_frequency_exceeds_a_cap_on_counts():
+    records = [(user, partition) for partition in range(50) for user in range(40)]
+    steps = dp.DeclareBounded(2), dp.CountDistinctUsers(cap=6)
+    capped = release(records, *steps, epsilon="0.1")
+    assert 1 <= capped.frequencies.max() <= 6
+    assert capped.mechanism.possible_lists()["possible_lists"] == "between public bounds"
+
+
 def test_a_mechanism_of_one_s_own():
     mechanism = IntegerPartitionMechanism(eta=Eta(3, 2, 1), sensitivity=3)
     pairs = list(COUNTS.items())

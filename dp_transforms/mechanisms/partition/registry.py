@@ -8,9 +8,12 @@ it has a ``distribution_type``.
 
 from __future__ import annotations
 
+import dataclasses
+
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.mechanisms.partition.exponential import (
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
@@ -28,6 +31,8 @@ REGISTRY: dict[str, type[WithinBounds]] = {
 }
 NAMED_MECHANISMS = tuple(REGISTRY)
 MECHANISMS = (AUTO, *NAMED_MECHANISMS)
+_MOST_COUNTS = 2**40
+"""More counts than any list has that is released."""
 
 
 def partition_mechanism(
@@ -63,6 +68,24 @@ def partition_mechanism(
         )
     chosen = chosen_mechanism(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
     return REGISTRY[chosen](epsilon, sensitivity, eta, bounds=bounds)
+
+
+def with_largest_count(mechanism: WithinBounds, largest_count: int) -> WithinBounds:
+    """Returns the mechanism for lists in which no frequency exceeds a public number.
+
+    A mechanism that draws a walk is returned as it is, since a walk has no room for so many ranks.
+    So is any mechanism if the number is above 2**22, too large for bounds at so many ranks.
+
+    >>> geometric, frobenius = partition_mechanism(2), partition_mechanism(1)
+    >>> with_largest_count(geometric, 5) == geometric
+    True
+    >>> list(with_largest_count(frobenius, 5).bounds.upper)
+    [(5, 1099511627776)]
+    """
+    if not mechanism.decodes or largest_count > MAX_VALUE // _MOST_COUNTS:
+        return mechanism
+    bounds = PartitionBounds.of_runs([0], [largest_count], [_MOST_COUNTS])
+    return dataclasses.replace(mechanism, bounds=bounds)
 
 
 def chosen_mechanism(

@@ -1,7 +1,11 @@
 import pytest
 
 from dp_transforms.mechanisms import Eta, FrequencyList, PartitionBounds, partition_mechanism
-from dp_transforms.mechanisms.partition.registry import MECHANISMS, REGISTRY
+from dp_transforms.mechanisms.partition.registry import (
+    MECHANISMS,
+    REGISTRY,
+    with_largest_count,
+)
 from dp_transforms.releases import ListRelease, ListSpec
 from tests.cases import refused
 
@@ -23,6 +27,15 @@ def test_the_choice(arguments, kind):
     for bounds in (None, PartitionBounds.of_total(9)):
         chosen = partition_mechanism(**arguments, bounds=bounds)
         assert type(chosen).__name__ == kind and chosen.bounds == bounds
+
+
+@pytest.mark.parametrize("largest", [1, 2**20, 2**40, 10**30])
+def test_a_largest_count_of_any_size_makes_a_mechanism(largest):
+    for epsilon in (0.5, 4):
+        mechanism = with_largest_count(partition_mechanism(epsilon), largest)
+        released = mechanism.release(FrequencyList([1], [30]))
+        if mechanism.decodes:
+            assert released.frequencies.max() <= largest
 
 
 def test_the_registry_names_each_mechanism_once():
