@@ -47,6 +47,7 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.mechanisms.tape_contexts import route_by
+from dp_transforms.postprocessing.survey_plan import SURVEY_MAX_DEGREE
 from dp_transforms.releases import Attribute, GroupAllRecordsSpec, GroupsSpec
 from dp_transforms.releases.base import arguments
 from dp_transforms.releases.groups import GroupedSpec
@@ -192,9 +193,9 @@ class ReleaseGroupedAllRecords(_ByGroup):
     Args:
       attributes, epsilon_all, epsilon_groups, selection: see ``ReleaseGroupedLists``. Epsilons pay
         for the surveys too.
+      max_partitions_per_user, max_degree, survey_share, largest_degree, mechanism: see
+        ``ReleaseAllRecords``; the same for each list.
       secret, num_buckets: see ``BoundContributions``.
-      **options: as for ``ReleaseAllRecords``, the same for each list: max_partitions_per_user,
-        max_degree, survey_share, largest_degree, mechanism.
 
     Attributes:
       spec: the ``GroupAllRecordsSpec`` with these arguments.
@@ -221,17 +222,25 @@ class ReleaseGroupedAllRecords(_ByGroup):
         *,
         epsilon_all: Number,
         epsilon_groups: Number,
+        max_partitions_per_user: int | None = None,
         selection: PrivacyBudget | None = None,
+        max_degree: int = SURVEY_MAX_DEGREE,
+        survey_share: Number | None = None,
+        largest_degree: int | None = None,
+        mechanism: str = AUTO,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
-        **options: Any,
     ):
         spec = GroupAllRecordsSpec(
             attributes=attributes,
             epsilon_all=epsilon_all,
             epsilon_groups=epsilon_groups,
+            max_partitions_per_user=max_partitions_per_user,
             selection=selection,
-            **options,
+            max_degree=max_degree,
+            survey_share=survey_share,
+            largest_degree=largest_degree,
+            mechanism=mechanism,
         )
         super().__init__(spec, secret, num_buckets)
 

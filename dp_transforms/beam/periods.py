@@ -46,10 +46,16 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines import list_kernels
 from dp_transforms.engines.survey_kernels import surveys_of_periods
+from dp_transforms.mechanisms.arguments import boolean
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.mechanisms.selection.choice import AUTO as SELECTION_AUTO
 from dp_transforms.mechanisms.tape_contexts import route_by
+from dp_transforms.postprocessing.survey_plan import SURVEY_MAX_DEGREE
 from dp_transforms.releases import PeriodAllRecordsSpec, PeriodListsSpec, PeriodNamesSpec
 from dp_transforms.releases.base import arguments
+from dp_transforms.releases.periods import PeriodSpec
 from dp_transforms.releases.surveys import SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret
 
@@ -60,18 +66,11 @@ class ByPeriod(ReleaseTransform, beam.PTransform):
     The column ``list`` of tables has the name of each record's period.
     """
 
-    spec_type: type
+    spec: PeriodSpec
 
-    def __init__(
-        self,
-        periods: Sequence[str],
-        *,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-        **options: Any,
-    ):
+    def __init__(self, spec: PeriodSpec, secret: JobSecret | None, num_buckets: int | None):
         super().__init__()
-        self.spec = self.spec_type(periods=periods, **options)
+        self.spec = spec
         self._secret = secret
         self._num_buckets = num_buckets
 
@@ -128,7 +127,27 @@ class ReleaseListsByPeriod(ByPeriod):
         or windowed, holds counts, or is not declared as tables.
     """
 
-    spec_type = PeriodListsSpec
+    spec: PeriodListsSpec
+
+    def __init__(
+        self,
+        periods: Sequence[str],
+        *,
+        epsilon: Number,
+        max_periods_per_user: int,
+        max_partitions_per_user: int,
+        mechanism: str = AUTO,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        spec = PeriodListsSpec(
+            periods=periods,
+            epsilon=epsilon,
+            max_periods_per_user=max_periods_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            mechanism=mechanism,
+        )
+        super().__init__(spec, secret, num_buckets)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
@@ -154,8 +173,9 @@ class ReleaseAllRecordsByPeriod(ByPeriod):
 
     Args:
       periods, epsilon, max_periods_per_user: see ``ReleaseListsByPeriod``.
-      **options: as for ``ReleaseAllRecords``, the same for each period: max_partitions_per_user,
-        max_degree, survey_share, largest_degree, mechanism, secret, num_buckets.
+      max_partitions_per_user, max_degree, survey_share, largest_degree, mechanism: see
+        ``ReleaseAllRecords``; the same for each period.
+      secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
       spec: the ``PeriodAllRecordsSpec`` with these arguments.
@@ -164,7 +184,33 @@ class ReleaseAllRecordsByPeriod(ByPeriod):
       ValueError: as ``ReleaseListsByPeriod`` and ``ReleaseAllRecords``.
     """
 
-    spec_type = PeriodAllRecordsSpec
+    spec: PeriodAllRecordsSpec
+
+    def __init__(
+        self,
+        periods: Sequence[str],
+        *,
+        epsilon: Number,
+        max_periods_per_user: int,
+        max_partitions_per_user: int | None = None,
+        max_degree: int = SURVEY_MAX_DEGREE,
+        survey_share: Number | None = None,
+        largest_degree: int | None = None,
+        mechanism: str = AUTO,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        spec = PeriodAllRecordsSpec(
+            periods=periods,
+            epsilon=epsilon,
+            max_periods_per_user=max_periods_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            max_degree=max_degree,
+            survey_share=survey_share,
+            largest_degree=largest_degree,
+            mechanism=mechanism,
+        )
+        super().__init__(spec, secret, num_buckets)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
@@ -196,8 +242,9 @@ class SelectPartitionsByPeriod(ByPeriod):
       max_partitions_per_user: the most partitions in which one user counts in each period. By
         default a look at the records chooses how many partitions of a user count in all periods
         together.
-      **options: as for ``SelectPartitions``: strategy, noisy_counts, pre_threshold, neighbours,
-        intervals, with_entries, secret, num_buckets.
+      strategy, noisy_counts, intervals, pre_threshold, neighbours, with_entries: see
+        ``SelectPartitions``. The strategy is given by its name.
+      secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
       spec: the ``PeriodNamesSpec`` with these arguments. In ``spec.names.strategy``,
@@ -207,11 +254,39 @@ class SelectPartitionsByPeriod(ByPeriod):
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
     """
 
-    spec_type = PeriodNamesSpec
+    spec: PeriodNamesSpec
 
-    def __init__(self, periods: Sequence[str], *, with_entries: bool = False, **options: Any):
-        super().__init__(periods, **options)
-        self._with_entries = with_entries
+    def __init__(
+        self,
+        periods: Sequence[str],
+        *,
+        epsilon: Number,
+        delta: Number,
+        max_periods_per_user: int | None = None,
+        max_partitions_per_user: int | None = None,
+        strategy: str = SELECTION_AUTO,
+        noisy_counts: bool = False,
+        intervals: bool = False,
+        pre_threshold: int | None = None,
+        neighbours: str | None = None,
+        with_entries: bool = False,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        spec = PeriodNamesSpec(
+            periods=periods,
+            epsilon=epsilon,
+            delta=delta,
+            max_periods_per_user=max_periods_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            strategy=strategy,
+            noisy_counts=noisy_counts,
+            intervals=intervals,
+            pre_threshold=pre_threshold,
+            neighbours=neighbours,
+        )
+        super().__init__(spec, secret, num_buckets)
+        self._with_entries = boolean("with_entries", with_entries)
 
     def expand(self, tables: beam.PCollection) -> Any:
         bounded, secret = self._bounded(tables)

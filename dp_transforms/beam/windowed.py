@@ -12,7 +12,7 @@ since the number of windows to pay for would have no end.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -40,27 +40,28 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import MOST_PERIODS
+from dp_transforms.mechanisms.arguments import as_the_caller_names_it
 from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.mechanisms.selection.choice import AUTO as SELECTION_AUTO
+from dp_transforms.postprocessing.survey_plan import SURVEY_MAX_DEGREE
+from dp_transforms.runtime.job_secret import JobSecret
 
 
 class _ByWindow(ReleaseTransform, beam.PTransform):
     """The common part of the releases by window: names each window, and releases by that name.
 
-    Attributes:
-      by_period: the release by period that gets the named records.
+    Args:
+      start, stop: see ``ReleaseWindowedLists``.
+      release: makes the release by period that gets the named records, given the names of all
+        windows.
     """
-
-    by_period: Callable[..., ByPeriod]
 
     def __init__(
         self,
-        *,
-        epsilon: Number,
         start: TimestampTypes,
         stop: TimestampTypes,
-        max_windows_per_user: int | None,
-        max_partitions_per_user: int | None = None,
-        **options: Any,
+        release: Callable[[Sequence[str]], ByPeriod],
     ):
         super().__init__()
         try:
@@ -74,22 +75,10 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
             ) from None
         if self._start >= self._stop:
             raise ValueError("start must be before stop")
-        self._release = functools.partial(
-            self.by_period,
-            epsilon=epsilon,
-            max_periods_per_user=max_windows_per_user,
-            max_partitions_per_user=max_partitions_per_user,
-            **options,
-        )
+        self._release = release
         # This checks the arguments now, with one made-up period.
-        try:
-            self._release(["a window"])
-        except ValueError as error:
-            if "max_periods_per_user" not in str(error):
-                raise
-            # The caller knows this argument by another name.
-            text = str(error).replace("max_periods_per_user", "max_windows_per_user")
-            raise ValueError(text) from None
+        with as_the_caller_names_it("max_periods_per_user", "max_windows_per_user"):
+            release(["a window"])
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
@@ -159,7 +148,28 @@ class ReleaseWindowedLists(_ByWindow):
     1970-01-03T00:00:00Z []
     """
 
-    by_period = ReleaseListsByPeriod
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int,
+        max_partitions_per_user: int,
+        mechanism: str = AUTO,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        release = functools.partial(
+            ReleaseListsByPeriod,
+            epsilon=epsilon,
+            max_periods_per_user=max_windows_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            mechanism=mechanism,
+            secret=secret,
+            num_buckets=num_buckets,
+        )
+        super().__init__(start, stop, release)
 
 
 class ReleaseWindowedAllRecords(_ByWindow):
@@ -171,8 +181,10 @@ class ReleaseWindowedAllRecords(_ByWindow):
 
     Args:
       epsilon, start, stop, max_windows_per_user: see ``ReleaseWindowedLists``.
-      **options: as for ``ReleaseAllRecords``, the same for each window. By default the survey of a
-        window chooses kappa.
+      max_partitions_per_user, max_degree, survey_share, largest_degree, mechanism: see
+        ``ReleaseAllRecords``; the same for each window. By default the survey of a window chooses
+        kappa.
+      secret, num_buckets: see ``BoundContributions``.
 
     Raises:
       ValueError: as ``ReleaseWindowedLists`` and ``ReleaseAllRecords``.
@@ -194,7 +206,34 @@ class ReleaseWindowedAllRecords(_ByWindow):
     1970-01-01T00:01:00Z [(1, 1)]
     """
 
-    by_period = ReleaseAllRecordsByPeriod
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int,
+        max_partitions_per_user: int | None = None,
+        max_degree: int = SURVEY_MAX_DEGREE,
+        survey_share: Number | None = None,
+        largest_degree: int | None = None,
+        mechanism: str = AUTO,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        release = functools.partial(
+            ReleaseAllRecordsByPeriod,
+            epsilon=epsilon,
+            max_periods_per_user=max_windows_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            max_degree=max_degree,
+            survey_share=survey_share,
+            largest_degree=largest_degree,
+            mechanism=mechanism,
+            secret=secret,
+            num_buckets=num_buckets,
+        )
+        super().__init__(start, stop, release)
 
 
 def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
@@ -224,10 +263,40 @@ class SelectWindowedPartitions(_ByWindow):
     ('1970-01-01T00:00:00Z', 'home')
     """
 
-    by_period = SelectPartitionsByPeriod
-
-    def __init__(self, *, max_windows_per_user: int | None = None, **options: Any):
-        super().__init__(max_windows_per_user=max_windows_per_user, **options)
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int | None = None,
+        max_partitions_per_user: int | None = None,
+        strategy: str = SELECTION_AUTO,
+        noisy_counts: bool = False,
+        intervals: bool = False,
+        pre_threshold: int | None = None,
+        neighbours: str | None = None,
+        with_entries: bool = False,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        release = functools.partial(
+            SelectPartitionsByPeriod,
+            epsilon=epsilon,
+            delta=delta,
+            max_periods_per_user=max_windows_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            strategy=strategy,
+            noisy_counts=noisy_counts,
+            intervals=intervals,
+            pre_threshold=pre_threshold,
+            neighbours=neighbours,
+            with_entries=with_entries,
+            secret=secret,
+            num_buckets=num_buckets,
+        )
+        super().__init__(start, stop, release)
 
     def expand(self, records: beam.PCollection) -> Any:
         return names_through(super().expand(records), "Tuples" >> beam.FlatMap(_tuples))

@@ -330,7 +330,7 @@ def release_windowed_lists(
       num_buckets: how many parts users, or partitions, are split into.
     """
     declares = max_partitions_per_user is not None
-    transform = ReleaseWindowedLists if declares else ReleaseWindowedAllRecords
+    transform: Any = ReleaseWindowedLists if declares else ReleaseWindowedAllRecords
     release = transform(
         epsilon=epsilon,
         start=_time("start", start),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import numbers
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -18,6 +19,44 @@ _KNOWN_NUMBERS = (
     "dp_transforms.mechanisms.decimals",  # ExactNumber
 )
 """Modules whose numbers print nothing but their value."""
+
+
+class ArgumentError(ValueError):
+    """Raised for an argument that cannot be used.
+
+    Attributes:
+      argument: the name of the argument.
+      fault: the rest of the message: what is wrong, and what to do.
+    """
+
+    argument = fault = ""
+
+    @classmethod
+    def about(cls, argument: str, fault: str) -> ArgumentError:
+        """Returns the error, whose message is the argument and the fault."""
+        error = cls(f"{argument} {fault}")
+        error.argument, error.fault = argument, fault
+        return error
+
+
+@contextlib.contextmanager
+def as_the_caller_names_it(argument: str, own_name: str) -> Iterator[None]:
+    """Raises an ArgumentError of the block about ``argument`` as one about ``own_name``, which is
+    how the caller's own caller knows it.
+
+    >>> try:
+    ...     with as_the_caller_names_it("size", "window_size"):
+    ...         raise ArgumentError.about("size", "must be positive")
+    ... except ArgumentError as error:
+    ...     print(error)
+    window_size must be positive
+    """
+    try:
+        yield
+    except ArgumentError as error:
+        if error.argument != argument:
+            raise
+        raise ArgumentError.about(own_name, error.fault) from None
 
 
 def listed(name: str, values: Any) -> list[Any]:
@@ -42,10 +81,10 @@ def boolean(name: str, value: Any) -> bool:
     """Returns the value if it is True or False.
 
     Raises:
-      ValueError: it is anything else. The message calls it ``name``.
+      ArgumentError: it is anything else. The message calls it ``name``.
     """
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+        raise ArgumentError.about(name, f"must be True or False, got {shown(value)}")
     return value
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.arguments import ArgumentError, shown
 
 Number = int | float | Decimal | Fraction | str
 """The types in which callers give a parameter. A float stands for the decimal that it prints as;
@@ -74,7 +74,7 @@ def exact_fraction(name: str, value: Any) -> ExactNumber:
     """Returns the exact number that a value prints as: a ``Number``, or a number of numpy or gmpy2.
 
     Raises:
-      ValueError: the value is not a finite number. The message calls it ``name``. The functions
+      ArgumentError: the value is not a finite number. The message calls it ``name``. The functions
         below raise such errors too.
 
     >>> exact_fraction("epsilon", 0.1) * 10 == 1
@@ -84,7 +84,7 @@ def exact_fraction(name: str, value: Any) -> ExactNumber:
         with contextlib.suppress(ValueError, ZeroDivisionError):
             return ExactNumber(value)
     # Raised inside the block, this would carry the original error, which may show the value.
-    raise ValueError(f"{name} must be a finite number, got {shown(value)}")
+    raise ArgumentError.about(name, f"must be a finite number, got {shown(value)}")
 
 
 def positive_rational(name: str, value: Any) -> ExactNumber:
@@ -94,14 +94,14 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
     except ValueError:
         exact = ExactNumber(0)
     if exact <= 0:
-        raise ValueError(f"{name} must be a positive finite number, got {shown(value)}")
+        raise ArgumentError.about(name, f"must be a positive finite number, got {shown(value)}")
     return exact
 
 
 def integer(name: str, value: Any) -> int:
     """Returns the value as Python's own integer; a bool is refused."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ValueError(f"{name} must be an integer, got {shown(value)}")
+        raise ArgumentError.about(name, f"must be an integer, got {shown(value)}")
     return operator.index(value)
 
 
@@ -112,7 +112,7 @@ def positive_integer(name: str, value: Any) -> int:
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{name} must be a positive integer, got {shown(value)}")
+        raise ArgumentError.about(name, f"must be a positive integer, got {shown(value)}")
     return number
 
 

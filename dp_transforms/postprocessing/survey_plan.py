@@ -113,12 +113,12 @@ class BoundChoice:
         return self.recommended.kappa
 
 
-def survey_of(epsilon: Number, share: Number | None, max_degree: int) -> GradualSurvey:
+def survey_of(epsilon: Number, survey_share: Number | None, max_degree: int) -> GradualSurvey:
     """Returns the survey of a release.
 
     Args:
       epsilon: of the survey and the list together; a float stands for the decimal that it prints.
-      share: the survey's part of epsilon; None for as many rounds as are worth their cost.
+      survey_share: the survey's part of epsilon; None for as many rounds as are worth their cost.
       max_degree: users with more partitions count as having this many.
 
     Raises:
@@ -128,11 +128,13 @@ def survey_of(epsilon: Number, share: Number | None, max_degree: int) -> Gradual
     ['1/20', '1/10', '1/5', '2/5']
     """
     whole = positive_rational("epsilon", epsilon)
-    if share is None:
+    if survey_share is None:
         return GradualSurvey(whole * FIRST_SHARE, ROUNDS, max_degree)
-    part = positive_rational("share", share)
+    part = positive_rational("survey_share", survey_share)
     if part >= 1:
-        raise ValueError(f"share must be below 1, got {share}: the list needs a part of epsilon")
+        raise ValueError(
+            f"survey_share must be below 1, got {survey_share}: the list needs a part of epsilon"
+        )
     return GradualSurvey(whole * part, 1, max_degree)
 
 

@@ -58,7 +58,11 @@ from dp_transforms.mechanisms.decimals import (
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.partition.registry import (
+    AUTO,
+    known_mechanism,
+    partition_mechanism,
+)
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.users_beyond import UsersBeyond, UsersBeyondMechanism
@@ -187,6 +191,8 @@ class AllRecordsSpec(SurveyOptions, ReleaseSpec):
         if largest is not None and kappa is not None and largest < kappa:
             # No more partitions of a user are left, so noise for more would be for nothing.
             object.__setattr__(self, "max_partitions_per_user", largest)
+        positive_rational("epsilon", self.epsilon)
+        known_mechanism(self.mechanism)
         # An epsilon that is too small for a list at the whole of it is an error about epsilon, and
         # not about the noise of the survey.
         partition_mechanism(self.epsilon, self.max_partitions_per_user or 1)

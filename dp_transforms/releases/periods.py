@@ -31,7 +31,7 @@ from dp_transforms.files.release_files import (
     read_file,
     write_files,
 )
-from dp_transforms.mechanisms.arguments import listed
+from dp_transforms.mechanisms.arguments import ArgumentError, listed
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -84,8 +84,9 @@ class PeriodSpec(ReleaseSpec):
             )
         set_positive_integers(self, "max_periods_per_user")
         if self.max_periods_per_user is None and not self.may_count_in_all:
-            raise ValueError(
-                "max_periods_per_user is needed: a user who counts in more periods needs more noise"
+            raise ArgumentError.about(
+                "max_periods_per_user",
+                "is needed: a user who counts in more periods needs more noise",
             )
 
     @property

@@ -362,6 +362,45 @@ def test_what_is_left_out_is_called_as_the_transform_calls_it():
             windowed(**ALL, **delta, max_windows_per_user=None, max_partitions_per_user=1)
 
 
+WINDOWS = {"epsilon": 1, "start": 0, "stop": 9, "max_windows_per_user": 1}
+test_arguments_are_called_as_the_transform_calls_them = refused(
+    lambda make, options: make(**options),
+    *(
+        (windowed, WINDOWS | more, rf"^{windowed.__name__}.*unexpected keyword argument '{other}'")
+        for windowed in (
+            dp.ReleaseWindowedLists,
+            dp.ReleaseWindowedAllRecords,
+            dp.SelectWindowedPartitions,
+        )
+        for other, more in (
+            ("misspelt", {"misspelt": 1}),
+            ("max_periods_per_user", {"max_periods_per_user": 1}),
+            ("kind", {"kind": "week"}),
+        )
+    ),
+    (dp.SelectWindowedPartitions, WINDOWS, "SelectWindowedPartitions.*argument: 'delta'"),
+    (
+        dp.SelectWindowedPartitions,
+        WINDOWS | {"delta": 0.1, "noisy_counts": "yes"},
+        "^noisy_counts must be True or False, got 'yes'",
+    ),
+    (dp.ReleaseWindowedAllRecords, WINDOWS | {"survey_share": 0}, "^survey_share must be a pos"),
+    (dp.ReleaseAllRecords, {"epsilon": 1, "survey_share": 1}, "^survey_share must be below 1"),
+    (
+        dp.ReleaseAllRecords,
+        {"epsilon": None},
+        "^epsilon must be a positive finite number, got None",
+    ),
+    (dp.ReleaseAllRecords, {"epsilon": 1, "mechanism": "best"}, "^mechanism must be one of"),
+    (
+        dp.ReleaseGroupedAllRecords,
+        {"attributes": [], "epsilon_all": 1, "epsilon_groups": 1, "misspelt": 1},
+        "^ReleaseGroupedAllRecords.*unexpected keyword argument 'misspelt'",
+    ),
+    error=(TypeError, ValueError),
+)
+
+
 def test_names_count_a_user_in_so_many_windows():
     # Each of 30 users is in one window of three, with one pair: too few for most to be named.
     assert len(selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)) < 3

@@ -35,6 +35,15 @@ _MOST_COUNTS = 2**40
 """More counts than any list has that is released."""
 
 
+def known_mechanism(mechanism: str) -> str:
+    """Returns the name of a mechanism. Raises a ValueError if it is not one of ``MECHANISMS``."""
+    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
+        raise ValueError(
+            f"mechanism must be one of {', '.join(MECHANISMS)}, got {shown(mechanism)}"
+        )
+    return mechanism
+
+
 def partition_mechanism(
     epsilon: Number | None = None,
     sensitivity: int = 1,
@@ -62,11 +71,9 @@ def partition_mechanism(
     GeometricPartitionMechanism
     FrobeniusMechanism
     """
-    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
-        raise ValueError(
-            f"mechanism must be one of {', '.join(MECHANISMS)}, got {shown(mechanism)}"
-        )
-    chosen = chosen_mechanism(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
+    chosen = known_mechanism(mechanism)
+    if chosen == AUTO:
+        chosen = chosen_mechanism(epsilon, sensitivity, eta)
     return REGISTRY[chosen](epsilon, sensitivity, eta, bounds=bounds)
 
 

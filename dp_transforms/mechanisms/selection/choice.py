@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.arguments import boolean, shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction
 from dp_transforms.mechanisms.selection.count_strategies import (
     GaussianSelection,
@@ -70,6 +70,7 @@ def make_strategy(
     >>> make_strategy("laplace", 1, 1e-5).name
     'laplace'
     """
+    boolean("noisy_counts", noisy_counts)
     if isinstance(strategy, str) and strategy == AUTO:
         return choose_strategy(epsilon, delta, noisy_counts, already_bounded, **options)
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
