@@ -16,6 +16,7 @@ from dp_transforms.beam.records import (
     check_known_fields,
     declares_nothing,
     field_types,
+    how_to_name,
     is_batch,
     table_from,
 )
@@ -207,8 +208,7 @@ def parts_of(
             return [[record[name] for record in records] for name in names]
     except (AttributeError, KeyError):
         raise ValueError(
-            f"a record has no field {' or '.join(map(repr, names))}: name yours with "
-            "ToRecords(user=..., partition=...)"
+            f"a record has no field {' or '.join(map(repr, names))}: {how_to_name(names)}"
         ) from None
     if not kinds <= {tuple, list}:
         raise TypeError(

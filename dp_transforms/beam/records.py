@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -139,13 +139,17 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
         if columns.count(name) != 1:
             # The names of other columns may be private.
             how_many = "more than one" if name in columns else "no"
-            raise ValueError(
-                f"the table has {how_many} column {name!r}: name yours with "
-                "ToRecords(user=..., partition=...)"
-            )
+            raise ValueError(f"the table has {how_many} column {name!r}: {how_to_name(names)}")
     if not is_frame:
         return batch.select(names)
     return pa.table({name: frame_column(batch[name], name) for name in names})
+
+
+def how_to_name(names: Iterable[str]) -> str:
+    """Returns the advice of an error about records that lack one of the named parts."""
+    if set(names) == {USER, PARTITION}:
+        return "name yours with ToRecords(user=..., partition=...)"
+    return "check the name, or rename yours in a step before"
 
 
 def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
@@ -158,8 +162,7 @@ def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
             if name not in fields:
                 # These names are public.
                 raise ValueError(
-                    f"{missing} {name!r}, only {', '.join(map(str, fields))}: name yours with "
-                    "ToRecords(user=..., partition=...)"
+                    f"{missing} {name!r}, only {', '.join(map(str, fields))}: {how_to_name(names)}"
                 )
 
 

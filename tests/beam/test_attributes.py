@@ -3,6 +3,7 @@ import datetime
 import random
 from fractions import Fraction
 
+import apache_beam as beam
 import pyarrow as pa
 import pytest
 
@@ -139,3 +140,19 @@ test_arguments_are_checked_when_it_is_made = refused(
 def test_records_without_a_user_are_refused():
     with pytest.raises(ValueError, match="nulls"):
         run([(None, "f")], ReleaseAttributes(["sex"], epsilon=1))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [beam.Row(user="ann", sex="secret")],
+        [{"user": "ann", "sex": "secret"}],
+        [pa.table({"user": ["ann"], "sex": ["secret"]})],
+    ],
+    ids=["rows", "dictionaries", "tables"],
+)
+def test_a_column_that_is_not_there_is_not_for_to_records(records):
+    # ToRecords would leave out the columns of all attributes.
+    with pytest.raises(ValueError, match=r"no (field|column) .*'os'.*: check the name") as error:
+        run(records, ReleaseAttributes(["os"], epsilon=1))
+    assert not any(text in str(error.value) for text in ("ToRecords", "secret"))

@@ -86,7 +86,7 @@ def test_records_of_every_source_are_counted_and_come_back_alike(name, files):
 def test_a_misspelt_field_is_an_error_when_the_pipeline_is_built(name, files):
     records = beam.Pipeline() | SOURCES[name](files)
     there = "visitor, country, device, note"
-    with pytest.raises(ValueError, match=f"no (field|column) 'visiter', only {there}"):
+    with pytest.raises(ValueError, match=f"(field|column) 'visiter', only {there}: check"):
         _ = records | dp.ToRecords("visiter", "device")
     with pytest.raises(ValueError, match=f"'user', only {there}: name yours with ToRecords"):
         _ = records | dp.BoundContributions(max_partitions_per_user=1)
