@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.paths import local_path
@@ -20,6 +19,9 @@ from pipelines import flag_values, job_flags
 from pipelines.command_line import JobParser, draw, refuse, require, warn_of_delta
 from pipelines.job_context import Job
 from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -132,9 +134,9 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
         return period_release(flags, PeriodNamesSpec, delta=flags.delta, **_options(flags))
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     # Parameters are checked before files are opened.
-    _spec(flags, ())
+    _spec(flags, None)
     source = job_flags.records(flags)
-    public: Sequence[Any] = ()
+    public: pa.Array | None = None
     if flags.public_partitions is not None:
         from dp_transforms.files.public_partitions import read_public_partitions
 
@@ -184,10 +186,10 @@ def _explanation(flags: argparse.Namespace) -> Job:
     return show
 
 
-def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
+def _spec(flags: argparse.Namespace, public: pa.Array | None) -> NamesSpec:
     """Returns the specification. If public names are still to be read, it is one without them,
     which checks all other flags."""
-    later = flags.public_partitions is not None and not len(public)
+    later = flags.public_partitions is not None and public is None
     return NamesSpec.of_whole(
         epsilon=flags.epsilon,
         delta=flags.delta,

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.releases import (
@@ -103,7 +105,7 @@ CASES = {
     ),
     "names in rounds": ReleaseCase(NAMES("measured", others_epsilon=1)),
     "public names": ReleaseCase(
-        NAMES("auto", noisy_counts=True, public_partitions=["1", "2", "1234567"])
+        NAMES("auto", noisy_counts=True, public_partitions=pa.array(["1", "2", "1234567"]))
     ),
     "list and names": ReleaseCase(ListAndNamesSpec(LIST, NAMES("optimal")), parts=list_and_names),
     "list of all records and names": ReleaseCase(

@@ -25,6 +25,7 @@ from dp_transforms.beam.records import (
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import COUNT, PARTITION, plain_table
 from dp_transforms.engines.list_kernels import NamedList, histograms
+from dp_transforms.mechanisms.arguments import text
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.identifier import identifier
@@ -88,12 +89,12 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
             raise TypeError(
                 f"mechanism must be a PartitionMechanism, got {type(mechanism).__name__}"
             )
+        self._context = text("context", context)
         self._epsilon = epsilon
         self._mechanism = mechanism
         # Making a mechanism checks the arguments now.
         self._mechanism_for(self._max_partitions or 1)
         self._secret = secret
-        self._context = context
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
         refuse_windows(counts)
@@ -182,7 +183,7 @@ class ReleaseUserDegrees(ReleaseTransform, beam.PTransform):
         self._mechanism = UserDegreesSpec(epsilon, max_degree).mechanism
         self._secret = secret
         self._num_buckets = num_buckets
-        self._context = context
+        self._context = text("context", context)
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_bounded(records, "ReleaseUserDegrees")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -20,13 +20,13 @@ from dp_transforms.beam.contributions import (
     add_counts,
 )
 from dp_transforms.beam.pipeline_secret import secret_for
-from dp_transforms.beam.records import refuse_windows
+from dp_transforms.beam.records import field_types, refuse_windows
 from dp_transforms.beam.rounds import selected_in_rounds
 from dp_transforms.budget import PrivacyUnit
-from dp_transforms.columnar import counting
+from dp_transforms.columnar import columns, counting
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.engines import other_users, selection_kernels
-from dp_transforms.mechanisms.arguments import boolean, listed
+from dp_transforms.mechanisms.arguments import boolean
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
@@ -38,6 +38,9 @@ from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.tape_contexts import ORDER_OF_PARTITIONS, route_by
 from dp_transforms.releases import NamesSpec
 from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.runtime.python_values import public_column
+
+_ARROW_TYPES = {str: pa.string(), bytes: pa.binary(), int: pa.int64()}
 
 
 class SelectPartitions(ReleaseTransform, beam.PTransform):
@@ -77,9 +80,9 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
       pre_threshold: partitions with fewer users than this are never selected.
       neighbours: "replace" is for neighbours that replace one user's records by others (bounded
         DP), which counts as two users changing.
-      public_partitions: names that are public anyway, of the partitions' type. They are selected if
-        their noisy count exceeds ``public_threshold``, even without users. Only the strategy
-        "truncated_geometric" takes them, and "auto" then chooses it.
+      public_partitions: names that are public anyway, of the partitions' type, one at least. They
+        are selected if their noisy count exceeds ``public_threshold``, even without users. Only the
+        strategy "truncated_geometric" takes them, and "auto" then chooses it.
       public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
         with users is missed, at k none without users is selected.
       context: a name that makes the random numbers of several selections under one secret
@@ -118,7 +121,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         others_epsilon: Number | None = None,
         pre_threshold: int | None = None,
         neighbours: str | None = None,
-        public_partitions: Iterable[Any] = (),
+        public_partitions: Iterable[Any] | None = None,
         public_threshold: int | None = None,
         context: str = "selection",
         with_entries: bool = False,
@@ -127,14 +130,12 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
     ):
         super().__init__()
         self._with_entries = boolean("with_entries", with_entries)
-        if not isinstance(public_partitions, pa.Array):
-            public_partitions = tuple(listed("public_partitions", public_partitions))
         options: dict[str, Any] = {
             "noisy_counts": noisy_counts,
             "already_bounded": already_bounded,
             "intervals": intervals,
             "others_epsilon": others_epsilon,
-            "public_partitions": public_partitions,
+            "public_partitions": _public_names(public_partitions),
             "public_threshold": public_threshold,
             "context": context,
         }
@@ -188,6 +189,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         if max_partitions is None:
             max_partitions = known
         spec = self._resolved(max_partitions, known)
+        _check_declared_type(records, spec)
         secret = secret_for(records.pipeline, self._secret)
         secret.claim(records, f"{spec.context} by {identifier(spec.strategy)}")
         tables = records | "ToTables" >> ToTables()
@@ -255,20 +257,18 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
         *,
         noisy_counts: bool = False,
         intervals: bool = False,
-        public_partitions: Iterable[Any] = (),
+        public_partitions: Iterable[Any] | None = None,
         public_threshold: int | None = None,
         context: str = "selection",
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
         super().__init__()
-        if not isinstance(public_partitions, pa.Array):
-            public_partitions = tuple(listed("public_partitions", public_partitions))
         self._spec = NamesSpec(
             strategy,
             noisy_counts=noisy_counts,
             intervals=intervals,
-            public_partitions=public_partitions,
+            public_partitions=_public_names(public_partitions),
             public_threshold=public_threshold,
             context=context,
         )
@@ -302,15 +302,44 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
             )
         secret = secret_for(counts.pipeline, self._secret)
         secret.claim(counts, f"{spec.context} by {identifier(spec.strategy)}")
+        like_names = (PARTITION, COUNT)
+        _check_declared_type(counts, spec, like_names)
         tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
         selected = _selected_by_counts(tables, spec, secret, self._num_buckets)
-        like_names = (PARTITION, COUNT)
         return selected | "FromTables" >> FromTables(
             counts, selection_kernels.columns_of(spec), like_names
         )
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._spec.strategy)
+
+
+def _public_names(given: Iterable[Any] | None) -> pa.Array | None:
+    """Returns a column of public names, or None if none are given."""
+    if given is None:
+        return None
+    return columns.plain(public_column(given), "public_partitions")
+
+
+def _check_declared_type(
+    records: beam.PCollection, spec: NamesSpec, names: Sequence[str] = (USER, PARTITION)
+) -> None:
+    """Raises a TypeError if public names have another type than the one that is declared for
+    partitions. If none is declared, the types are compared at run time.
+
+    Args:
+      records: records or counts.
+      names: the names of the parts of tuples.
+    """
+    if spec.public_partitions is None:
+        return
+    kind = spec.public_partitions.type
+    declared = field_types(records.element_type, names).get(PARTITION)
+    if declared in _ARROW_TYPES and _ARROW_TYPES[declared] != kind:
+        raise TypeError(
+            f"public_partitions are of the type {kind}, but partitions are declared as "
+            f"{declared.__name__}: give names of this type"
+        )
 
 
 def _selected_by_counts(

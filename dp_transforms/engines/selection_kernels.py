@@ -29,7 +29,6 @@ from dp_transforms.mechanisms.selection import (
     CountStrategy,
 )
 from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
-from dp_transforms.runtime.python_values import column_of
 
 if TYPE_CHECKING:
     from dp_transforms.releases import NamesSpec
@@ -57,12 +56,11 @@ def columns_of(spec: NamesSpec) -> tuple[str, ...]:
 
 
 def public_counts(spec: NamesSpec) -> pa.Table:
-    """Returns a table of the public names, with counts of 0. Raises a TypeError or a ValueError if
-    the names are not of one type, or if there are nulls."""
+    """Returns a table of the public names, of which there are some, with counts of 0."""
     names = spec.public_partitions
-    column = names if isinstance(names, pa.Array) else column_of(list(names), PARTITION)
+    assert names is not None
     zeros = to_arrow(np.zeros(len(names), np.int64))
-    return pa.table({PARTITION: plain(column, PARTITION), COUNT: zeros})
+    return pa.table({PARTITION: plain(names, "public_partitions"), COUNT: zeros})
 
 
 def select_from_counts(

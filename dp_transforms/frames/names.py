@@ -98,7 +98,7 @@ def select(
         pre_threshold=pre_threshold,
         noisy_counts=boolean("counts", counts),
         intervals=counts,
-        public_partitions=() if public is None else public,
+        public_partitions=public,
         public_threshold=public_threshold,
     )
     check_column_names(_columns(partition), counts)

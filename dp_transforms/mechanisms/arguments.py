@@ -88,6 +88,17 @@ def boolean(name: str, value: Any) -> bool:
     return value
 
 
+def text(name: str, value: Any) -> str:
+    """Returns the value if it is a text that is not empty.
+
+    Raises:
+      ArgumentError: it is anything else. The message calls it ``name``.
+    """
+    if not isinstance(value, str) or not value:
+        raise ArgumentError.about(name, f"must be a text that is not empty, got {shown(value)}")
+    return value
+
+
 def shown(value: Any) -> str:
     """Returns a text that describes a value in an error.
 

@@ -16,7 +16,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_FILE
 from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms import DiscreteLaplace
-from dp_transforms.mechanisms.arguments import boolean, shown
+from dp_transforms.mechanisms.arguments import boolean, shown, text
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.mechanisms.selection import (
@@ -80,7 +80,7 @@ class NamesSpec(ReleaseSpec):
     already_bounded: bool = False
     intervals: bool = False
     others_epsilon: Number | None = None
-    public_partitions: Sequence[Any] = ()  # or an Arrow array
+    public_partitions: pa.Array | None = None
     public_threshold: int | None = None
     context: str = "selection"
 
@@ -93,15 +93,11 @@ class NamesSpec(ReleaseSpec):
         for argument in ("noisy_counts", "already_bounded", "intervals"):
             # The text "False" would be taken for True.
             boolean(argument, getattr(self, argument))
-        if isinstance(self.public_partitions, (str, bytes)):
-            # A text would be taken for a sequence of letters.
-            raise TypeError(
-                f"public_partitions must be several names, got {shown(self.public_partitions)}"
-            )
         if self.public_threshold is not None:
             threshold = integer("public_threshold", self.public_threshold)
             object.__setattr__(self, "public_threshold", threshold)
-        name, public = self.strategy.name, bool(len(self.public_partitions))
+        name, public = self.strategy.name, self.public_partitions is not None
+        text("context", self.context)
         if self.public_threshold is not None and not public:
             raise ValueError("public_threshold is for public_partitions, and none are given")
         if public:
@@ -147,7 +143,7 @@ class NamesSpec(ReleaseSpec):
         """Makes a specification from the arguments of ``make_strategy``, with further fields as
         options. If there are public partitions, "auto" takes the strategy for them. Kappa may be
         None for "measured" and "auto" alone: then the look of ``MeasuredSelection`` chooses it."""
-        has_public = len(options.get("public_partitions", ())) > 0
+        has_public = options.get("public_partitions") is not None
         if strategy == AUTO and has_public:
             strategy = TruncatedGeometricSelection.name
         given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
@@ -220,7 +216,7 @@ class NamesSpec(ReleaseSpec):
     @functools.cached_property
     def public_distribution(self) -> ThresholdDistribution | None:
         """Returns the rule for public partitions, if there are any."""
-        if not len(self.public_partitions):
+        if self.public_partitions is None:
             return None
         assert isinstance(self.strategy, TruncatedGeometricSelection)
         return self.strategy.public_distribution(self._least_public)
@@ -306,7 +302,7 @@ class NamesSpec(ReleaseSpec):
                 "of": "each count, given that its partition is named",
             }
         statement |= unnamed_entries(self.strategy, not bounded_in_rounds)
-        if len(self.public_partitions):
+        if self.public_partitions is not None:
             statement["public_partitions"] = len(self.public_partitions)
             statement["public_threshold"] = self._least_public
         if self.others_epsilon is not None:

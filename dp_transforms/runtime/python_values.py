@@ -137,16 +137,38 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
 
 
 def public_names(values: Any, columns: Sequence[str | int]) -> pa.Array:
-    """Returns a column of public names of partitions.
+    """Returns a column of public names of partitions, as ``public_column`` does.
 
     Args:
       values: the names; tuples if partitions have several columns.
       columns: the columns of partitions.
 
     Raises:
-      TypeError: the names are no iterable, or not of one type; errors show none of them.
-      ValueError: there are no names, or tuples do not have one part for each column.
+      TypeError: see ``public_column``.
+      ValueError: the same; or tuples do not have one part for each column.
     """
+    column = public_column(values)
+    fields = column.flatten() if pa.types.is_struct(column.type) else [column]
+    if len(fields) != len(columns):
+        raise ValueError(
+            f"public_partitions must be {'tuples' if len(columns) > 1 else 'names'} of "
+            f"{len(columns)} columns, as partition is"
+        )
+    if len(fields) == 1:
+        return column
+    return pa.StructArray.from_arrays(fields, names=list(map(str, columns)))
+
+
+def public_column(values: Any) -> pa.Array:
+    """Returns a column of public names of partitions; an Arrow array of names is returned as it
+    is. Errors show no name.
+
+    Raises:
+      TypeError: the names are no iterable, or not of one type.
+      ValueError: there are no names, or a name is None.
+    """
+    if isinstance(values, pa.Array) and len(values):
+        return values
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(
             f"public_partitions must be several names, such as a list, got {type(values).__name__}"
@@ -161,16 +183,7 @@ def public_names(values: Any, columns: Sequence[str | int]) -> pa.Array:
         raise ValueError("public_partitions has no names: give one at least, or leave it out")
     if any(map(has_null, names)):
         raise ValueError("public_partitions has a name that is None: leave it out")
-    column = column_of(names, "public_partitions")
-    fields = column.flatten() if pa.types.is_struct(column.type) else [column]
-    if len(fields) != len(columns):
-        raise ValueError(
-            f"public_partitions must be {'tuples' if len(columns) > 1 else 'names'} of "
-            f"{len(columns)} columns, as partition is"
-        )
-    if len(fields) == 1:
-        return column
-    return pa.StructArray.from_arrays(fields, names=list(map(str, columns)))
+    return column_of(names, "public_partitions")
 
 
 def frame_column(series: Any, name: str) -> pa.Array:

@@ -108,6 +108,10 @@ test_arguments_are_checked_at_once = refused(
     ({"epsilon": 1.0, "max_partitions_per_user": 0}, "max_partitions_per_user must be"),
     ({"epsilon": -1.0}, "epsilon must be"),
     ({"mechanism": MECHANISM, "max_partitions_per_user": 3}, "sensitivity must be at least"),
+    ({"epsilon": 1.0, "context": ""}, "context must be a text that is not empty"),
+)
+test_contexts_of_degrees_are_texts = refused(
+    lambda context: dp.ReleaseUserDegrees(1, context=context), (7, "context must be a text .*got 7")
 )
 
 

@@ -186,10 +186,34 @@ test_arguments_are_checked_at_once = refused(
     ({"public_partitions": ["a"], "pre_threshold": 2}, "exclude each other"),
     ({"public_partitions": ["a"], "public_threshold": K + 1}, rf"\[-{K + 1}, {K}\], got {K + 1}"),
     ({"public_partitions": ["a"], "public_threshold": 0.5}, "must be an integer, got 0.5"),
-    ({"public_partitions": "abc"}, "public_partitions must be a list, got 'abc'"),
+    ({"public_partitions": "secret"}, "public_partitions must be several names, such as a list"),
+    ({"public_partitions": []}, "public_partitions has no names"),
+    ({"public_partitions": pa.array([], pa.string())}, "public_partitions has no names"),
+    ({"public_partitions": ["secret", 1]}, "the values of 'public_partitions' must be of one type"),
+    ({"public_partitions": ["secret", None]}, "public_partitions has a name that is None"),
+    ({"public_partitions": [1.5]}, "column 'public_partitions' has type double"),
     ({"strategy": "optimal", "public_threshold": 0}, "public"),
+    ({"context": ""}, "context must be a text that is not empty"),
+    ({"context": 3}, "context must be a text that is not empty, got 3"),
     error=(TypeError, ValueError),
+    hides=["secret"],
 )
+
+
+@pytest.mark.parametrize("names", [[1, 2], [b"jazz"], [("jazz", 1)]], ids=str)
+def test_public_names_have_the_declared_type_of_the_partitions(names):
+    records = beam.Pipeline() | beam.Create([("ann", "jazz")])
+    with pytest.raises(TypeError, match="but partitions are declared as str: give names of this"):
+        _ = records | dp.SelectPartitions(**USUAL, public_partitions=names)
+    counts = records.pipeline | "Counts" >> beam.Create([("jazz", 4)])
+    with pytest.raises(TypeError, match="but partitions are declared as str: give names of this"):
+        _ = (
+            counts
+            | dp.DeclareBounded(1, counted=True)
+            | dp.SelectFromCounts(PUBLIC, public_partitions=names)
+        )
+
+
 ROUNDS = make_strategy("renyi_rounds", 1, 1e-3)
 test_counts_are_refused = refused(dp.SelectFromCounts, (ROUNDS, "needs users' records"))
 
