@@ -32,6 +32,7 @@ from dp_transforms.beam.periods import (
 )
 from dp_transforms.beam.records import (
     RecordKind,
+    check_known_fields,
     is_batch,
     put_together,
     table_from,
@@ -83,6 +84,7 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
+        check_known_fields(records, (USER, PARTITION))
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -299,7 +301,12 @@ class SelectWindowedPartitions(_ByWindow):
         super().__init__(start, stop, release)
 
     def expand(self, records: beam.PCollection) -> Any:
-        return names_through(super().expand(records), "Tuples" >> beam.FlatMap(_tuples))
+        return names_through(self.tables(records), "Tuples" >> beam.FlatMap(_tuples))
+
+    def tables(self, records: beam.PCollection) -> Any:
+        """Returns what ``expand`` returns, with the names in tables that have the columns ``list``
+        (the start of the window), ``partition`` and, if asked for, those of noisy counts."""
+        return super().expand(records)
 
 
 # Between stages Beam keeps only the milliseconds of a time.

@@ -7,14 +7,17 @@ secret.
 # Annotations are not deferred, since Beam YAML reads the types of these signatures.
 
 import datetime
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from dp_transforms.beam.all_records import ReleaseAllRecords
 from dp_transforms.beam.attributes import ReleaseAttributes
+from dp_transforms.beam.batching import objects
 from dp_transforms.beam.contributions import (
     BoundContributions,
     CountDistinctUsers,
@@ -23,7 +26,7 @@ from dp_transforms.beam.contributions import (
 from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees, ReleaseNodeDegrees
 from dp_transforms.beam.grouped import ReleaseGroupedAllRecords, ReleaseGroupedLists
 from dp_transforms.beam.hierarchy import ReleaseHierarchy
-from dp_transforms.beam.records import ToRecords
+from dp_transforms.beam.records import RecordKind, ToRecords, field_types
 from dp_transforms.beam.release import ReleaseFrequencyList
 from dp_transforms.beam.selection import SelectPartitions
 from dp_transforms.beam.windowed import (
@@ -32,6 +35,7 @@ from dp_transforms.beam.windowed import (
     SelectWindowedPartitions,
 )
 from dp_transforms.budget import PrivacyBudget
+from dp_transforms.columnar.columns import NOISY_COUNT, PARTITION
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
@@ -354,8 +358,8 @@ def select_windowed_partitions(
 ) -> beam.PTransform:
     """Selects the partitions that may be named in each fixed window.
 
-    Takes rows with the fields user and partition, in windows of WindowInto. Partitions are text.
-    Gives rows of window and partition (and noisy_count).
+    Takes rows with the fields user and partition, in windows of WindowInto. Gives rows of window,
+    partition and, if asked for, noisy_count.
 
     Args:
       epsilon: the privacy loss of all windows together.
@@ -370,7 +374,7 @@ def select_windowed_partitions(
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users, or partitions, are split into.
     """
-    select = SelectWindowedPartitions(
+    return _NamesOfWindows(
         epsilon=epsilon,
         delta=delta,
         start=_time("start", start),
@@ -380,11 +384,26 @@ def select_windowed_partitions(
         noisy_counts=noisy_counts,
         num_buckets=num_buckets,
     )
-    fields: list[tuple[str, type]] = [("window", str), ("partition", str)]
-    if noisy_counts:
-        fields.append(("noisy_count", int))
-    row = beam.MapTuple(_named_row).with_output_types(RowTypeConstraint.from_fields(fields))
-    return select | "Rows" >> row
+
+
+class _NamesOfWindows(SelectWindowedPartitions):
+    """Returns names in rows, whose partitions have the type that records declare."""
+
+    def __init__(self, *, noisy_counts: bool, **options: Any):
+        super().__init__(noisy_counts=noisy_counts, **options)
+        self._counts = [(NOISY_COUNT, int)] if noisy_counts else []
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        partition = field_types(records.element_type).get(PARTITION, Any)
+        fields = [("window", str), (PARTITION, partition), *self._counts]
+        rows = beam.FlatMap(_rows_of_table, names=[name for name, _ in fields])
+        return self.tables(records) | "Rows" >> rows.with_output_types(
+            RowTypeConstraint.from_fields(fields)
+        )
+
+
+def _rows_of_table(table: pa.Table, names: list[str]) -> Iterable[beam.Row]:
+    return objects(table.rename_columns(names), RecordKind.ROWS, names)
 
 
 _LIST = [("frequency", int), ("multiplicity", int)]
@@ -444,12 +463,6 @@ def _hierarchy_rows(
 
 def _windowed_rows(window: str, released: FrequencyList | SurveyedList) -> list[beam.Row]:
     return _rows(released, window=window)
-
-
-def _named_row(window: str, partition: str, *noisy_count: int) -> beam.Row:
-    if noisy_count:
-        return beam.Row(window=window, partition=partition, noisy_count=noisy_count[0])
-    return beam.Row(window=window, partition=partition)
 
 
 def _grouped_rows(

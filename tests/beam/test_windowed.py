@@ -180,6 +180,14 @@ def test_other_windows_are_refused_with_the_reason(transform, name):
         _ = records | "Unbounded" >> release
 
 
+@BOTH
+def test_fields_that_are_not_there_are_refused_when_the_pipeline_is_built(transform):
+    into = beam.WindowInto(window.FixedWindows(60))
+    records = beam.Pipeline() | beam.Create([beam.Row(user=1, item=2)]) | into
+    with pytest.raises(ValueError, match="rows have no field 'partition', only user, item"):
+        _ = records | transform(**ALL | ONCE)
+
+
 def test_a_trigger_at_the_end_of_a_window_fires_once():
     at_end = trigger.AfterWatermark(), trigger.AccumulationMode.DISCARDING
     (released,) = run(

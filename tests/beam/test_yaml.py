@@ -147,6 +147,31 @@ def test_names_of_each_window(bound, counts, tmp_path):
     assert all(isinstance(row.get("noisy_count"), int if counts else type(None)) for row in rows)
 
 
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize(
+    ("partition", "name"),
+    [(["shelf"], 7), (["item", "shelf"], {"item": "late", "shelf": 7})],
+    ids=["integers", "composites"],
+)
+def test_names_of_each_window_have_the_type_of_partitions(partition, name, counts, tmp_path):
+    steps = [
+        step("AssignTimestamps", timestamp="size"),
+        step(
+            "MapToFields",
+            language="python",
+            fields={"account": "account", "item": "item", "shelf": {"expression": "7"}},
+        ),
+        step("ToRecords", user="account", partition=partition),
+        step("WindowInto", windowing={"type": "fixed", "size": "1d"}),
+    ]
+    visits = [(f"user{u}", "late", FIRST + u) for u in range(USERS)]
+    select = step(
+        "SelectWindowedPartitions", epsilon=8.0, delta=1e-6, **DAYS, **BOUNDS, noisy_counts=counts
+    )
+    (row,) = run([*steps, select], tmp_path, visits)
+    assert row["partition"] == name and isinstance(row.get("noisy_count", 300), int)
+
+
 @pytest.mark.parametrize(
     ("epsilon", "bound", "degrees"),
     # A hub and its 300 neighbours; of 5 edges at the hub, each has a neighbour of its own.
