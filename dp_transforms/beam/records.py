@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from apache_beam.coders import Coder, registry
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import TypeOptions
 from apache_beam.pvalue import PValue
 from apache_beam.transforms.display import DisplayData
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -60,7 +61,16 @@ class RecordKind(enum.Enum):
 
     @classmethod
     def of(cls, pcoll: beam.PCollection) -> RecordKind:
-        """Returns the kind of a PCollection, by its element type or its connector."""
+        """Returns the kind of a PCollection, by its element type or its connector.
+
+        Raises:
+          ValueError: the pipeline has the option by which Beam leaves out all element types.
+        """
+        if not pcoll.pipeline.options.view_as(TypeOptions).pipeline_type_check:
+            raise ValueError(
+                "with --no_pipeline_type_check Beam leaves out the types of elements, by which "
+                "transforms tell tables from other records: leave this option out"
+            )
         declared = pcoll.element_type
         if declared in (pa.Table, pa.RecordBatch) or declared is _frame_type():
             return cls.TABLES

@@ -4,6 +4,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 from apache_beam.coders import registry
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import trigger, window
 
 import dp_transforms as dp
@@ -82,6 +83,25 @@ test_columns_that_are_not_there = refused(
     (VISITS, ("user", None), "partition must name a column, .* got None"),
     error=(TypeError, ValueError),
 )
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        dp.ToRecords(0, 1),
+        dp.BoundContributions(1),
+        dp.ReleaseAllRecords(1),
+        dp.ReleaseAttributes(["os"], epsilon=1),
+        dp.CountDegrees(),
+    ],
+    ids=lambda transform: type(transform).__name__,
+)
+def test_pipelines_without_element_types_are_refused(transform):
+    # Beam drops even declared types, so that tables would be taken for tuples.
+    options = PipelineOptions(["--no_pipeline_type_check"])
+    records = beam.Pipeline(options=options) | beam.Create([("ann", "jazz")])
+    with pytest.raises(ValueError, match="leave this option out"):
+        _ = records | transform
 
 
 @pytest.mark.thorough
