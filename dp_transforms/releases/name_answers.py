@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -270,21 +270,19 @@ class NameAnswers(NameEstimates):
             raise TypeError(
                 f"a name must be a tuple of {', '.join(column.name for column in columns)}"
             )
+        kinds: tuple[tuple[Callable[[pa.DataType], bool], type, str], ...] = (
+            (pa.types.is_integer, numbers.Integral, "integers"),
+            (pa.types.is_binary, bytes, "bytes"),
+            (pa.types.is_string, str, "text"),
+        )
         for part, column in zip(parts, columns, strict=True):
-            is_integer = isinstance(part, numbers.Integral) and not isinstance(part, bool)
-            if pa.types.is_integer(column.type) and not is_integer:
-                raise TypeError(
-                    f"names in the column {column.name!r} are integers, got {type(part).__name__}"
-                )
-            if pa.types.is_binary(column.type) and not isinstance(part, bytes):
-                raise TypeError(
-                    f"names in the column {column.name!r} are bytes, got {type(part).__name__}"
-                )
-            if pa.types.is_string(column.type) and not isinstance(part, str):
-                raise TypeError(
-                    f"names in the column {column.name!r} are text, got {type(part).__name__}: "
-                    "give it as the table shows it"
-                )
+            for is_kind, expected, described in kinds:
+                is_expected = isinstance(part, expected) and not isinstance(part, bool)
+                if is_kind(column.type) and not is_expected:
+                    raise TypeError(
+                        f"names in the column {column.name!r} are {described}, got "
+                        f"{type(part).__name__}: give it as the table shows it"
+                    )
 
     def top(self, k: int) -> list[tuple[Any, NameCount]]:
         """Returns the k names with the most users, and what is known about each. If there are not

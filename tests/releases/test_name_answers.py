@@ -37,7 +37,7 @@ def test_a_name_of_another_type_is_not_taken_for_one_that_is_not_named():
     options = {"epsilon": 8, "delta": 1e-3, "max_partitions_per_user": 1}
     by_number = dp.select(records, user="who", partition="page", **options)
     assert by_number[np.int64(7)].is_named and 7 in by_number and 8 not in by_number
-    with pytest.raises(TypeError, match="'page' are integers, got str"):
+    with pytest.raises(TypeError, match="'page' are integers, got str: give it as the table"):
         by_number["7"]
     by_text = dp.select(records, user="who", partition="flag", **options)
     assert by_text["true"].is_named
