@@ -26,6 +26,8 @@ from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTIT
 from dp_transforms.runtime.python_values import column_of, is_row
 
 _BATCH_OBJECTS = 1 << 17
+_ITERABLE_VALUES = (str, bytes, bytearray, memoryview, tuple, dict)
+"""Values that can be iterated over and are no groups."""
 
 Column = Callable[[Sequence[Any], str], pa.Array]
 """A function that returns an Arrow column, given its values and its name."""
@@ -37,7 +39,36 @@ def plain_column(values: Sequence[Any], name: str) -> pa.Array:
     Raises:
       ValueError, TypeError: there is a null, a value of another type, or values of several types.
     """
-    return columns.plain(column_of(values, name), name)
+    return columns.plain(ungrouped_column(values, name), name)
+
+
+def ungrouped_column(values: Sequence[Any], name: str) -> pa.Array:
+    """Returns a column of Python values, as ``column_of`` does, but refuses lists. They are the
+    groups that ``GroupByKey`` makes, and would be taken for composites if all are equally long.
+
+    Raises:
+      TypeError: there is a list or another group, a value of another type, or values of several
+        types.
+    """
+    try:
+        column = column_of(values, name)
+    except TypeError:
+        _refuse_groups(values, name)
+        raise
+    # Columns of other types cost no further look at each value.
+    if pa.types.is_struct(column.type):
+        _refuse_groups(values, name)
+    return column
+
+
+def _refuse_groups(values: Sequence[Any], name: str) -> None:
+    for kind in set(map(type, values)):
+        is_group = issubclass(kind, Iterable) and not issubclass(kind, _ITERABLE_VALUES)
+        if is_group and not is_row(kind):
+            raise TypeError(
+                f"the values of {name!r} are lists or other groups, as after GroupByKey: make a "
+                "record of each of their elements, or tuples of lists that are composite partitions"
+            ) from None
 
 
 class ToTables(BoundAware, beam.PTransform):
@@ -81,7 +112,7 @@ class ToNamedTables(beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         if RecordKind.of(records) is not RecordKind.TABLES:
-            return records | "Batch" >> ToTables(self._names, column_of)
+            return records | "Batch" >> ToTables(self._names, ungrouped_column)
         check_known_fields(records, self._names)
         return records | "Select" >> beam.Map(table_from, self._names).with_output_types(pa.Table)
 

@@ -85,6 +85,22 @@ test_columns_that_are_not_there = refused(
 )
 
 
+@pytest.mark.parametrize("second", [["x", "secret"], ["secret"]], ids=["as many", "fewer"])
+@pytest.mark.parametrize("as_it_is", [True, False])
+def test_groups_of_records_are_not_taken_for_composites(second, as_it_is):
+    records = [("ann", "x"), ("ann", "y"), *(("bob", partition) for partition in second)]
+    # An engine may give lists, or iterables of its own.
+    steps = [beam.GroupByKey()] if as_it_is else [beam.GroupByKey(), beam.MapTuple(listed)]
+    for transform in (ALL, dp.ReleaseAttributes(["os"], epsilon=1)):
+        with pytest.raises(TypeError, match="GroupByKey: make a record of each") as error:
+            run(records, *steps, transform)
+        assert "secret" not in str(error.value)
+
+
+def listed(user, group):
+    return user, list(group)
+
+
 @pytest.mark.parametrize(
     "transform",
     [
