@@ -13,7 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.beam.batching import ToNamedTables, ToTables
-from dp_transforms.beam.bounds import ReleaseTransform
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
 from dp_transforms.beam.release import release_named_lists
@@ -82,6 +82,7 @@ class ReleaseAttributes(ReleaseTransform, beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
+        refuse_counts(records, "ReleaseAttributes")
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
         names = (USER, *spec.columns)
         values = functools.partial(attribute_kernels.value_table, spec=spec)

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from dp_transforms.beam.all_records import release_surveyed_lists
 from dp_transforms.beam.batching import ToNamedTables, ToTables
-from dp_transforms.beam.bounds import ReleaseTransform
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_bounded, refuse_counts
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
 from dp_transforms.beam.release import release_named_lists
@@ -71,7 +71,6 @@ class _ByGroup(ReleaseTransform, beam.PTransform):
     ) -> tuple[beam.PCollection, beam.PCollection | None]:
         """Returns the pairs of bounded users in all lists, and the selected names of lists; the
         latter are None if all groups are public."""
-        refuse_windows(records)
         spec = self.spec
         bound = list_kernels.bounds_of_groups(spec, secret)
         names = list_kernels.columns_of(spec)
@@ -162,6 +161,8 @@ class ReleaseGroupedLists(_ByGroup):
         super().__init__(spec, secret, num_buckets)
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_windows(records)
+        refuse_counts(records, "ReleaseGroupedLists")
         secret = secret_for(records.pipeline, self._secret)
         listed, selected = self._listed(records, secret)
         public = list_kernels.public_lists(self.spec)
@@ -245,6 +246,8 @@ class ReleaseGroupedAllRecords(_ByGroup):
         super().__init__(spec, secret, num_buckets)
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_windows(records)
+        refuse_bounded(records, "ReleaseGroupedAllRecords")
         secret = secret_for(records.pipeline, self._secret)
         listed, selected = self._listed(records, secret)
         public = list_kernels.public_lists(self.spec)

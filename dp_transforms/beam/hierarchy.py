@@ -13,7 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.beam.batching import ToNamedTables, ToTables
-from dp_transforms.beam.bounds import ReleaseTransform
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
 from dp_transforms.beam.contributions import CountDistinctUsers
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
@@ -98,6 +98,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
+        refuse_counts(records, "ReleaseHierarchy")
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
         hierarchy_kernels.claim(spec, secret, records)
         names = hierarchy_kernels.columns_of(spec)

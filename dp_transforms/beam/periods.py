@@ -36,7 +36,7 @@ import pyarrow as pa
 
 from dp_transforms.beam.all_records import release_surveyed_lists
 from dp_transforms.beam.batching import ToTables
-from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_bounded, refuse_counts
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import RecordKind, refuse_windows
 from dp_transforms.beam.release import release_named_lists
@@ -213,6 +213,7 @@ class ReleaseAllRecordsByPeriod(ByPeriod):
         super().__init__(spec, secret, num_buckets)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        refuse_bounded(tables, "ReleaseAllRecordsByPeriod")
         bounded, secret = self._bounded(tables)
         lists = surveys_of_periods(self.spec)
         kind = tuple[str, SurveyedList]

@@ -22,7 +22,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWind
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp, TimestampTypes
 
 from dp_transforms.beam.batching import ToTables, objects, parts_of
-from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_bounded, refuse_counts
 from dp_transforms.beam.periods import (
     ByPeriod,
     ReleaseAllRecordsByPeriod,
@@ -236,6 +236,10 @@ class ReleaseWindowedAllRecords(_ByWindow):
             num_buckets=num_buckets,
         )
         super().__init__(start, stop, release)
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_bounded(records, "ReleaseWindowedAllRecords")
+        return super().expand(records)
 
 
 def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:

@@ -51,6 +51,11 @@ def both(left, right):
 BOUND = dp.BoundContributions(2)
 COUNTED = BOUND | COUNT
 CAPPED = dp.CountDistinctUsers(cap=2)
+GROUPED = dp.ReleaseGroupedAllRecords(
+    [dp.Attribute("os", ("linux",))], epsilon_all=1, epsilon_groups=1
+)
+ONE_PERIOD = {"epsilon": 1, "max_periods_per_user": 1}
+WINDOWS = {"epsilon": 1, "start": 0, "stop": 1, "max_windows_per_user": 1}
 FILTER = beam.Filter(operator.itemgetter(1))
 REFUSED = {
     "not bounded": ((COUNT, release(1)), "not known how many partitions"),
@@ -61,6 +66,20 @@ REFUSED = {
     "bounded edges": ((BOUND, dp.CountDegrees("in")), "CountDegrees takes all edges"),
     "bounded edges of nodes": ((BOUND, FILTER, dp.CountProjectedDegrees(2)), "takes all edges"),
     "counts as users": ((COUNTED, dp.ReleaseUserDegrees(1)), "but these are counts"),
+    "counts of groups": ((COUNTED, GROUPED), "GroupedAllRecords takes records of users"),
+    "counts of attributes": (
+        (COUNTED, dp.ReleaseAttributes(["os"], epsilon=1)),
+        "ReleaseAttributes takes records of users",
+    ),
+    "records of groups that were bounded": ((BOUND, GROUPED), "takes all records of each user"),
+    "records of windows that were bounded": (
+        (dp.DeclareBounded(2), dp.ReleaseWindowedAllRecords(**WINDOWS)),
+        "takes all records of each user",
+    ),
+    "records of periods that were bounded": (
+        (dp.DeclareBounded(2), dp.ReleaseAllRecordsByPeriod(["a"], **ONE_PERIOD)),
+        "takes all records of each user",
+    ),
     "bounded users": ((BOUND, dp.ReleaseUserDegrees(1)), "takes all records of each user"),
     "bounded before a survey": ((BOUND, dp.ReleaseAllRecords(1)), "takes all records of each"),
     "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
