@@ -32,7 +32,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PValue
 
-from dp_transforms.beam.records import RecordKind, is_filter
+from dp_transforms.beam.records import RecordKind, is_filter, require_one_collection
 from dp_transforms.budget.budget import PrivacyUnit
 
 
@@ -105,7 +105,9 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
 
 
 def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
-    """Returns the bound of records; raises a ValueError if they are counts."""
+    """Returns the bound of records; raises a ValueError if they are counts, and a TypeError if they
+    are no PCollection."""
+    require_one_collection(records)
     bound = bound_of(records)
     if bound.counted:
         raise ValueError(

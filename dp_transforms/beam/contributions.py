@@ -12,7 +12,7 @@ import pyarrow as pa
 from dp_transforms.beam.batching import FromTables, ToTables
 from dp_transforms.beam.bounds import Bound, BoundAware, bound_of, refuse_counts
 from dp_transforms.beam.pipeline_secret import secret_for
-from dp_transforms.beam.records import refuse_windows
+from dp_transforms.beam.records import refuse_windows, require_one_collection
 from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
@@ -128,6 +128,7 @@ class DeclareBounded(BoundAware, beam.PTransform):
         self._counted = None if counted is None else boolean("counted", counted)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
+        require_one_collection(pcoll)
         known = bound_of(pcoll)
         if known.partitions is not None and known.partitions > self._max_partitions:
             raise ValueError(

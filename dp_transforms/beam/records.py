@@ -247,6 +247,15 @@ def _frame_type() -> Any:
 registry.register_coder(pa.Table, TableCoder)
 
 
+def require_one_collection(pcoll: Any) -> None:
+    """Raises a TypeError if the input of a transform is no PCollection."""
+    if not isinstance(pcoll, beam.PCollection):
+        raise TypeError(
+            f"this transform takes one PCollection, got {type(pcoll).__name__}: apply it to "
+            "records, and beam.Flatten() to several PCollections first"
+        )
+
+
 def refuse_windows(pcoll: beam.PCollection) -> None:
     """Raises a ValueError if the input is unbounded, or has windows or triggers.
 
@@ -256,11 +265,7 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
     Raises:
       TypeError: the input is no PCollection.
     """
-    if not isinstance(pcoll, beam.PCollection):
-        raise TypeError(
-            f"this transform takes one PCollection, got {type(pcoll).__name__}: apply it to "
-            "records, and beam.Flatten() to several PCollections first"
-        )
+    require_one_collection(pcoll)
     merged = put_together(pcoll)
     if not all(part.is_bounded for part in merged):
         raise ValueError(
@@ -340,6 +345,7 @@ class ToRecords(beam.PTransform):
         return [self._user, *self._partition]
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
+        require_one_collection(pcoll)
         kind = RecordKind.of(pcoll)
         self._check_names(kind, is_declared=not declares_nothing(pcoll))
         by_position = isinstance(self._user, int)

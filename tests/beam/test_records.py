@@ -1,3 +1,4 @@
+import itertools
 import typing
 
 import apache_beam as beam
@@ -220,9 +221,23 @@ def test_users_and_partitions_are_different_columns(names):
 def test_what_is_no_collection_or_source_is_refused():
     pipeline = beam.Pipeline()
     records = pipeline | beam.Create([("a", "b")])
-    for place, given in enumerate((pipeline, {"first": records})):
+    transforms = (
+        dp.BoundContributions(1),
+        dp.DeclareBounded(1),
+        dp.ToRecords(0, 1),
+        dp.ReleaseUserDegrees(1),
+        dp.ReleaseGroupedLists(
+            [dp.Attribute("os", ("linux",))],
+            epsilon_all=1,
+            epsilon_groups=1,
+            max_partitions_per_user=1,
+        ),
+        dp.ReleaseWindowedAllRecords(epsilon=1, start=0, stop=1, max_windows_per_user=1),
+    )
+    cases = itertools.product(transforms, (pipeline, {"first": records}, (records, records)))
+    for place, (transform, given) in enumerate(cases):
         with pytest.raises(TypeError, match="takes one PCollection, got"):
-            given | f"Bound {place}" >> dp.BoundContributions(1)
+            given | f"Apply {place}" >> transform
     for source in ("records.csv", None):
         with pytest.raises(TypeError, match="source must be a RecordFiles or a RecordQuery"):
             dp.ReadRecords(source)
