@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_ColumnError = TypeVar("_ColumnError", bound="ColumnError")
 
 _IN_WORKER_TEXT = re.compile(
-    r"(?:InputError|ValuesError|UnsuitableListError|NothingDrawnError): (.+?)"
+    r"(?:InputError|UnfitColumnError|ValuesError|UnsuitableListError|NothingDrawnError): (.+?)"
     r"(?: \[while running .*)?$",
     re.MULTILINE,
 )
@@ -27,6 +28,33 @@ class InputError(ValueError):
     original error as ``__context__`` nevertheless, until ``without_originals`` removes it where the
     error leaves the package.
     """
+
+
+class ColumnError(ValueError):
+    """Raised for a name of a column that cannot be used.
+
+    Attributes:
+      column: the name, as it was given.
+      fault: what is wrong, in words that may follow "a name". They do not show the name.
+    """
+
+    column = fault = ""
+
+    @classmethod
+    def about(cls: type[_ColumnError], column: str, fault: str, message: str) -> _ColumnError:
+        """Returns the error with this message."""
+        error = cls(message)
+        error.column, error.fault = column, fault
+        return error
+
+
+class UnfitColumnError(ColumnError, InputError):
+    """Raised for a column that the input does not have, or that has an unfit type."""
+
+    @classmethod
+    def missing(cls, column: str, message: str) -> UnfitColumnError:
+        """Returns the error that there is no such column."""
+        return cls.about(column, "that is no column of the data: check it", message)
 
 
 class ValuesError(InputError):

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.database_urls import has_password
-from dp_transforms.errors import InputError, ValuesError, as_input_error
+from dp_transforms.errors import InputError, UnfitColumnError, ValuesError, as_input_error
 from dp_transforms.files.logical_types import (
     as_text,
     fields_at,
@@ -85,7 +85,9 @@ class _Query(RecordSource):
         """
         for column in self._columns:
             if not fields_at(columns, column):
-                raise InputError(f"--query has no column {column!r}: name it in the query, with AS")
+                raise UnfitColumnError.missing(
+                    column, f"--query has no column {column!r}: name it in the query, with AS"
+                )
         return record_schema(self.pattern, columns, self._columns)
 
     @abstractmethod

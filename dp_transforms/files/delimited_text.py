@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, UnfitColumnError
 from dp_transforms.files import text_lines
 from dp_transforms.files.paths import FileRange
 from dp_transforms.threads import map_ahead
@@ -180,9 +180,10 @@ class DelimitedText(text_lines.TextFormat):
             raise InputError(f"{path} has more than one column {column!r}: rename all but one")
         if column not in names:
             # The error does not quote the first line: without a header it is somebody's record.
-            raise InputError(
+            raise UnfitColumnError.missing(
+                column,
                 f"{path} has no column {column!r} on its first line ({width}): check the name, "
-                f"--delimiter and --no_header"
+                "--delimiter and --no_header",
             )
         return names.index(column)
 

@@ -16,7 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError, ValuesError, as_input_error
+from dp_transforms.errors import (
+    ColumnError,
+    InputError,
+    UnfitColumnError,
+    ValuesError,
+    as_input_error,
+)
 from dp_transforms.files.logical_types import (
     fields_at,
     logical_name,
@@ -49,15 +55,6 @@ _SEVERAL_TYPES = (
     "none), or of a type that Arrow does not have: give it one type"
 )
 _A_COLUMN = f"a column of {_SEVERAL_TYPES}"
-
-_FAULTS_OF_NAMES = {
-    "has no column": "that is no column of the data: check it",
-    "must be different columns": "that is given twice: users, partitions, groups and times must be "
-    "different columns",
-    "holds floats": "of a column that holds floats, in which it is not clear which values are "
-    "equal: make it integers or text",
-}
-"""What is wrong with a name in a list of names, by a part of the error that shows the name."""
 
 Names = str | int | Sequence[str | int]
 """The name or position of one column, or those of several."""
@@ -151,23 +148,27 @@ def _is_read_once(data: Any) -> bool:
 def listed_names(argument: str, names: Sequence[str]) -> Iterator[None]:
     """Hides names in errors of the block, since a list of names may hold the values of a column.
 
-    If an error shows one of the names that ``argument`` lists, an InputError is raised in its
-    place, which gives the name's place in the list.
+    If an error is about a column that ``argument`` lists, or shows its name, an InputError is
+    raised in its place, which gives the name's place in the list.
     """
     try:
         yield
+    except ColumnError as error:
+        if error.column not in names:
+            raise
+        raise _about_listed(argument, names, error.column, error.fault) from None
     except ValueError as error:
-        for place, name in enumerate(names, start=1):
+        for name in names:
             # The name is searched as a whole word: words of the message may contain a short name.
             if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(error)):
-                fault = next(
-                    (fault for part, fault in _FAULTS_OF_NAMES.items() if part in str(error)),
-                    "of a column that cannot be used: give names of columns of text or integers",
-                )
-                raise InputError(
-                    f"{argument} lists a name (number {place} of {len(names)}) {fault}"
-                ) from None
+                fault = "of a column that cannot be used: give names of columns of text or integers"
+                raise _about_listed(argument, names, name, fault) from None
         raise
+
+
+def _about_listed(argument: str, names: Sequence[str], name: str, fault: str) -> InputError:
+    place = f"number {names.index(name) + 1} of {len(names)}"
+    return InputError(f"{argument} lists a name ({place}) {fault}")
 
 
 class FrameRecords(RecordSource):
@@ -202,10 +203,15 @@ class FrameRecords(RecordSource):
         first = _typed(first, untyped)
         for column in self._columns:
             if any(pa.types.is_floating(field.type) for field in fields_at(first.schema, column)):
-                raise InputError(
-                    f"column {column!r} holds floats, in which it is not clear which values "
-                    "are equal: make it integers or text. pandas makes floats of integers "
-                    "with missing values, which .astype('Int64') undoes"
+                fault = (
+                    "holds floats, in which it is not clear which values are equal: make it "
+                    "integers or text"
+                )
+                raise UnfitColumnError.about(
+                    column,
+                    f"of a column that {fault}",
+                    f"column {column!r} {fault}. pandas makes floats of integers with missing "
+                    "values, which .astype('Int64') undoes",
                 )
         # The library that made a frame may have found its types in its rows.
         self._schema = unstated(record_schema(self.pattern, first.schema, self._columns))
@@ -304,7 +310,8 @@ class FrameRecords(RecordSource):
         advice = "check the name"
         if column in self._index:
             advice = "it is in the frame's index, which .reset_index() makes a column"
-        return InputError(f"{self.pattern} has no column {column!r}: {advice}")
+        message = f"{self.pattern} has no column {column!r}: {advice}"
+        return UnfitColumnError.missing(column, message)
 
     def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
         """Yields tables of the needed columns of dictionaries, named tuples or tuples."""

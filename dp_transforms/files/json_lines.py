@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, UnfitColumnError
 from dp_transforms.files import text_lines
 from dp_transforms.files.logical_types import (
     as_text,
@@ -89,7 +89,9 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType | None]:
     for column in columns:
         if some and column not in kinds:
             # The names of the keys may be private.
-            raise InputError(f"{path}: the first records have no key {column!r}: check the name")
+            raise UnfitColumnError.missing(
+                column, f"{path}: the first records have no key {column!r}: check the name"
+            )
     return {column: kinds.get(column) for column in columns}
 
 

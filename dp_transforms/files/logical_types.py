@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import cast, described, plain_type, single
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, UnfitColumnError
 from dp_transforms.runtime.python_values import column_of
 
 _NAME, _UNSTATED = b"logical type", b"type of the values"
@@ -145,7 +145,9 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
         matches = fields_at(schema, column)
         if not matches:
             # The names of other columns may be values: of a table that was pivoted, for example.
-            raise InputError(f"{path} has no column {column!r}: check the name")
+            raise UnfitColumnError.missing(
+                column, f"{path} has no column {column!r}: check the name"
+            )
         if len(matches) > 1:
             raise InputError(f"{path} has more than one column {column!r}: rename all but one")
         kind = matches[0].type

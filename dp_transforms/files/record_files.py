@@ -15,7 +15,7 @@ import pyarrow as pa
 from dp_transforms.columnar.attributes import LIST, attribute_text
 from dp_transforms.columnar.columns import PARTITION, USER, plain_type, single, without_nulls
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
-from dp_transforms.errors import InputError
+from dp_transforms.errors import ColumnError, InputError
 from dp_transforms.files.filenames import RECORD_FORMATS, periods_of
 from dp_transforms.files.logical_types import NO_VALUES, from_text, logical_name
 from dp_transforms.files.paths import FileRange, FileVersion, file_version, local_path, match_files
@@ -98,11 +98,14 @@ class RecordSource(ABC):
         # The user's and the partition's columns come first; attributes follow.
         self._needed = 1 + len(partition_columns)
         self._drop_nulls, self._drop_option = drop_nulls, drop_option
-        if len(set(self._columns)) < len(self._columns):
-            raise ValueError(
-                "users, partitions, groups and times must be different columns, got "
-                f"{', '.join(self._columns)}"
-            )
+        for column in self._columns:
+            if self._columns.count(column) > 1:
+                rule = "users, partitions, groups and times must be different columns"
+                raise ColumnError.about(
+                    column,
+                    f"that is given twice: {rule}",
+                    f"{rule}, got {', '.join(self._columns)}",
+                )
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:

@@ -153,11 +153,14 @@ def test_empty_lists_are_written_shown_and_drawn(tmp_path, epsilon):
         ({"epsilon": 0}, "epsilon must be"),
         ({"user": "who"}, "has no column 'who'"),
         ({"user": "who", "attributes": ["o"]}, "has no column 'who'"),
+        # Words of the messages are names of columns.
+        ({"user": "who", "attributes": ["table"]}, "^the table has no column 'who'"),
+        ({"attributes": ["os", "id"]}, "number 2 of 2.* that is given twice"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_spent(change, message):
     session = dp.Session(epsilon=5)
-    data = browsers(9) | {"speed": [0.5] * 9}
+    data = browsers(9) | {"speed": [0.5] * 9, "table": ["x"] * 9}
     options = {"user": "id", "attributes": ["os"], "epsilon": 1} | change
     with pytest.raises((TypeError, ValueError), match=message):
         session.release_attributes(data, **options)
