@@ -110,6 +110,21 @@ class NothingDrawnError(UnsuitableListError):
     and the noise, so the attempt is paid for: free attempts would leak information."""
 
 
+class NoChoiceError(ValueError):
+    """Raised if what a release shows allows no choice, although the release itself was made and
+    paid for.
+
+    Attributes:
+      release: the release, which can be shown and saved.
+    """
+
+    def __init__(self, fault: str, release: Any):
+        super().__init__(
+            f"{fault}. The release was paid for, and is the attribute release of this error"
+        )
+        self.release = release
+
+
 @contextlib.contextmanager
 def without_originals() -> Iterator[None]:
     """Removes, from an error that leaves the block, the original errors in whose place it was

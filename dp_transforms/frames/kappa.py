@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dp_transforms.errors import hiding_originals
+from dp_transforms.errors import NoChoiceError, hiding_originals
 from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing import kappa_choice
 from dp_transforms.releases import UserDegreesSpec
+from dp_transforms.releases.user_degrees import DegreesOfUsers
 from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -47,7 +48,9 @@ def choose_kappa(
       A choice whose ``recommended`` is the best value.
 
     Raises:
-      ValueError: see ``release``; or the noisy numbers show no user.
+      ValueError: see ``release``.
+      NoChoiceError: the noisy numbers show no user. Its attribute ``release`` has them, as a
+        ``DegreesOfUsers``, since they are paid for.
 
     >>> import dp_transforms as dp
     >>> visits = [(user, page) for user in range(2_000) for page in range(user % 4)]
@@ -60,5 +63,9 @@ def choose_kappa(
     # A choice for one made-up user raises, before anything is spent, the errors of arguments.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
     records = RecordArguments(data, user, partition, drop_nulls)
-    ((released,),), _ = run_spec(spec, session, secret, records)
-    return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
+    ((released,),), statement = run_spec(spec, session, secret, records)
+    release = DegreesOfUsers(released, statement)
+    try:
+        return release.choose_kappa(for_epsilon, for_delta)
+    except ValueError as error:
+        raise NoChoiceError(str(error), release) from None

@@ -9,6 +9,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.budget import BudgetExceededError, Ledger, PrivacyBudget, PrivacyUnitError
+from dp_transforms.errors import NoChoiceError
 from pipelines.__main__ import main
 from tests.jobs import job_flags, python
 
@@ -182,3 +183,18 @@ def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
     assert str(session.remaining) == "epsilon 0.75, delta 0"
     lines = kept.statement["budget"]["ledger"]
     assert [(line["epsilon"], line["state"]) for line in lines] == [("0.25", "committed")]
+
+
+def test_degrees_that_show_no_user_are_handed_out_since_they_are_paid_for(tmp_path):
+    session = dp.Session(epsilon=1)
+    secret = dp.JobSecret.insecure_for_testing(5)
+    columns = {"user": "who", "partition": "page", "max_degree": 4}
+    visits = {"who": ["ann"], "page": ["home"]}
+    with pytest.raises(NoChoiceError, match=r"show no user.* is the attribute release") as caught:
+        session.choose_kappa(visits, **columns, epsilon="0.01", for_epsilon=1, secret=secret)
+    release = caught.value.release
+    assert session.spent.epsilon == PrivacyBudget("0.01").epsilon
+    assert release.degrees.lowest == (1, 2, 3, 4) and sum(release.degrees.users) < 0
+    assert [line["epsilon"] for line in release.statement["budget"]["ledger"]] == ["0.01"]
+    release.save(tmp_path / "degrees")
+    assert dp.load(tmp_path / "degrees").degrees == release.degrees
