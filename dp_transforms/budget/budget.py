@@ -37,7 +37,13 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import ExactNumber, Number, exact_fraction, round_down
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Number,
+    exact_fraction,
+    positive_rational,
+    round_down,
+)
 
 _PRECISION = 128
 _DIGITS = 12
@@ -206,11 +212,12 @@ class PrivacyFilter:
     The module has the rules and their proof.
 
     Args:
-      budget: epsilon and delta for everything together.
+      budget: epsilon and delta for everything together; epsilon is positive, since there is no
+        release that costs none.
       composition_delta: the part of delta that the zCDP rule may use; 0 leaves only the basic rule.
 
     Raises:
-      ValueError: composition_delta is not between 0 and delta.
+      ValueError: epsilon is 0, or composition_delta is not between 0 and delta.
 
     >>> shared = PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-6)
     >>> one_list = Cost(PrivacyBudget(0.1), loss_range=0.1)
@@ -223,6 +230,7 @@ class PrivacyFilter:
 
     def __init__(self, budget: PrivacyBudget, composition_delta: Number = 0):
         _check_budget(budget)
+        positive_rational("epsilon", budget.epsilon)
         share = exact_fraction("composition_delta", composition_delta)
         if not 0 <= share <= budget.delta:
             raise ValueError(
@@ -235,7 +243,7 @@ class PrivacyFilter:
     @cached_property
     def rho_limit(self) -> Fraction:
         """Returns the rho of zCDP that gives (epsilon, composition_delta)-DP, rounded down."""
-        if not self.composition_delta or not self.budget.epsilon:
+        if not self.composition_delta:
             return Fraction(0)
         return zcdp_of(self.budget.epsilon, self.composition_delta)
 

@@ -198,3 +198,13 @@ def test_degrees_that_show_no_user_are_handed_out_since_they_are_paid_for(tmp_pa
     assert [line["epsilon"] for line in release.statement["budget"]["ledger"]] == ["0.01"]
     release.save(tmp_path / "degrees")
     assert dp.load(tmp_path / "degrees").degrees == release.degrees
+
+
+@pytest.mark.parametrize("epsilon", [0, "0", 0.0, -1])
+def test_a_budget_that_pays_for_nothing_is_refused_when_it_is_made(tmp_path, epsilon):
+    refused = pytest.raises(ValueError, match="epsilon must ")
+    with refused:
+        dp.Session(epsilon=epsilon, delta=1e-6)
+    with refused:
+        dp.Session.create(tmp_path / "ledger", epsilon)
+    assert not (tmp_path / "ledger").exists()
