@@ -261,8 +261,7 @@ class AttributeReleases(Releases):
         self.statement = dict(statement)
         self._rankings: dict[float, list[tuple[str, dict[str, Estimate]]]] = {}
 
-    @property
-    def labels(self) -> list[str]:
+    def labels_with(self, users: str) -> list[str]:
         return [release.statement["attribute"] for release in self.values()]
 
     def ranking(self, confidence: float = CONFIDENCE) -> list[tuple[str, dict[str, Estimate]]]:

@@ -31,7 +31,8 @@ _LONGEST_LABEL, _FEWEST_LETTERS = 24, 3
 
 def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
     """Returns the page and its pictures: attributes with intervals, the most identifying first."""
-    users = wording(dict(release.statement), words).users
+    nouns = wording(dict(release.statement), words).nouns
+    users = nouns.users
     ranking = release.ranking()
     pictures = {
         ATTRIBUTES_PICTURE: page.png(entropy_figure(ranking)),
@@ -53,7 +54,7 @@ there are, and {users} without a value of an attribute are not in its list."""
     content += _table(
         "Attributes, from the most identifying on",
         f"Ranked by their Shannon entropy; the order of attributes whose intervals overlap may be "
-        f"another one without noise. {page.each_interval(release.statement)}",
+        f"another one without noise. {page.each_interval(release.statement, nouns)}",
         ranking,
         {ENTROPY_BITS: ("Entropy, bits", page.bits_text), UNIQUE: ("Unique", _share_text)},
     )

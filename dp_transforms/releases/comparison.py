@@ -22,7 +22,15 @@ from dp_transforms.releases.questions import (
 )
 from dp_transforms.releases.tables import PicturedTable
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, drops_records, of_all_records, some
+from dp_transforms.reports.phrases import (
+    GENERAL_NOUNS,
+    NO_WORDS,
+    Nouns,
+    Words,
+    drops_records,
+    of_all_records,
+    some,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +83,11 @@ class Comparison(PicturedTable):
     def different_records(self) -> str:
         """Returns words that say which records each list is about; an empty text if both are about
         equally many partitions of each user."""
-        first, second = map(_records_of, self.lists)
+        return self.different_records_with(GENERAL_NOUNS)
+
+    def different_records_with(self, nouns: Nouns) -> str:
+        """Returns ``different_records`` with these nouns for partitions and users."""
+        first, second = (_records_of(release, nouns) for release in self.lists)
         if first == second:
             return ""
         return (
@@ -102,12 +114,12 @@ class Comparison(PicturedTable):
         }
 
 
-def _records_of(release: ListRelease) -> str:
+def _records_of(release: ListRelease, nouns: Nouns) -> str:
     """Returns words on the records that a list is about."""
     if isinstance(release, AllRecordsRelease) or not drops_records(release.statement):
-        return f"all records{of_all_records(release.statement)}"
+        return f"all records{of_all_records(release.statement, nouns)}"
     kappa = release.statement["max_partitions_per_user"]
-    return f"at most {some(kappa, 'partition')} of each user"
+    return f"at most {some(kappa, nouns.thing, nouns.things)} of each {nouns.user}"
 
 
 def compare(

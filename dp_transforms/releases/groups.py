@@ -293,9 +293,9 @@ class GroupReleases(Releases):
             releases[attribute, group] = ListRelease(released, of_list)
         return cls(releases, statement)
 
-    @property
-    def labels(self) -> list[str]:
-        return [f"{attribute}: {group}" if attribute else "all users" for attribute, group in self]
+    def labels_with(self, users: str) -> list[str]:
+        of_all = f"all {users}"
+        return [f"{attribute}: {group}" if attribute else of_all for attribute, group in self]
 
     @property
     def _names(self) -> list[str]:

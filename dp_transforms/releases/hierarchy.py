@@ -388,8 +388,7 @@ class HierarchyReleases(Releases):
         depth = names.index(name)
         return {path: release for path, release in self.items() if len(path) == depth}
 
-    @property
-    def labels(self) -> list[str]:
+    def labels_with(self, users: str) -> list[str]:
         return [" / ".join(path) or "everything" for path in self]
 
     def _label_columns(self, name: Path) -> dict[str, str]:

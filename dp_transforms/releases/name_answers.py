@@ -40,7 +40,14 @@ from dp_transforms.releases.name_statements import (
     estimates_entry,
     unnamed_bound,
 )
-from dp_transforms.reports.phrases import drops_records, over_periods, some
+from dp_transforms.reports.phrases import (
+    GENERAL_NOUNS,
+    Nouns,
+    drops_records,
+    over_periods,
+    some,
+    with_article,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,20 +86,26 @@ class NameCount:
     over: str = ""
 
     def __str__(self) -> str:
+        return self.in_words(GENERAL_NOUNS)
+
+    def in_words(self, nouns: Nouns) -> str:
+        """Returns the count in words that call partitions and users by these nouns."""
         if isinstance(self.of, int):
-            which = f" of at most {some(self.of, 'partition')} each{self.over}"
+            which = f" of at most {some(self.of, nouns.thing, nouns.things)} each{self.over}"
         else:
             which = " that count" if self.of == "count" else ""
         sure = f"{100 * self.confidence:.15g}% confidence"
         if self.users is not None:
-            high = "" if math.isinf(self.high) else f"{self.high:,.0f}"
-            ends = f"{self.low:,} to {high}" if high else f"{self.low:,} or more"
-            return f"{some(self.users, 'user')}{which} ({ends}, {sure})"
+            ends = f"{self.low:,} or more"
+            if not math.isinf(self.high):
+                ends = f"{self.low:,} to {self.high:,.0f}"
+            return f"{some(self.users, nouns.user, nouns.users)}{which} ({ends}, {sure})"
         if self.is_named:
             return "named: there is no count"
         if math.isinf(self.high):
-            return "not named: nothing can be said about its users"
-        return f"not named: at most {some(int(self.high), 'user')}{which} ({sure})"
+            return f"not named: nothing can be said about its {nouns.users}"
+        high = some(int(self.high), nouns.user, nouns.users)
+        return f"not named: at most {high}{which} ({sure})"
 
 
 class Missing(NamedTuple):
@@ -408,19 +421,20 @@ class NameAnswers(NameEstimates):
         low, _ = self._proved(1 - 2 * failure / len(self))
         return int(self._table[0].sum()), int(low.sum())
 
-    def about_unnamed(self) -> list[str]:
+    def about_unnamed(self, nouns: Nouns = GENERAL_NOUNS) -> list[str]:
         """Returns sentences, without full stops, about the partitions that are not named."""
         lines = []
         # A slow strategy is not made again for a sentence: then the statement must have the bound.
         if NOT_NAMED in self.statement or self.statement["strategy"] not in SLOW_STRATEGIES:
             bound = self._unnamed()
             if not math.isinf(bound.high):
-                text = str(bound).removeprefix("not named: ")
-                lines.append(f"A partition that is not named has {text}")
+                text = bound.in_words(nouns).removeprefix("not named: ")
+                thing = with_article(nouns.thing)
+                lines.append(f"{thing[0].upper()}{thing[1:]} that is not named has {text}")
         missing = self.missing()
         if missing is not None:
             lines.append(
-                f"Partitions that are not named: {missing.partitions}; their share of all "
-                f"contributions: {missing.share}"
+                f"{nouns.things.capitalize()} that are not named: {missing.partitions}; their "
+                f"share of all contributions: {missing.share}"
             )
         return lines

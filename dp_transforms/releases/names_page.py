@@ -23,6 +23,7 @@ from dp_transforms.reports.phrases import (
     mechanism_words,
     some,
     span_of,
+    with_article,
     wording,
 )
 
@@ -40,7 +41,7 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
     pictures = {}
     intro = f"{len(release):,} names of {terms.things} were released."
     if len(release) == 1:
-        intro = "1 name of a partition was released."
+        intro = f"1 name of {with_article(terms.thing)} was released."
     content = f"<p>{escape(intro + _others(statement, terms))}</p>\n"
     if len(release):
         content += f"<h2>{escape(_heading(release, terms))}</h2>\n"
@@ -49,7 +50,7 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
             content += f"<p>{escape(_about_counts(release, terms))}</p>\n"
             content += page.figure(pictures[NAMES_PICTURE], _caption(release))
         content += _table(release, terms)
-    unnamed = release.about_unnamed()
+    unnamed = release.about_unnamed(terms.nouns)
     if unnamed:
         lines = "".join(f"<p>{escape(line)}.</p>\n" for line in unnamed)
         content += f"<h2>What is not named</h2>\n{lines}"
@@ -88,15 +89,17 @@ def _about_counts(release: NamesRelease, terms: Wording) -> str:
     confidence = release.statement["count_intervals"]["confidence"]
     holds = (
         f"Each interval holds the number before noise with {confidence:.0%} confidence given that "
-        "the partition is named, whatever that number is: of a hundred intervals about "
+        f"the {terms.thing} is named, whatever that number is: of a hundred intervals about "
         f"{100 * (1 - confidence):.0f} do not."
     )
     if not release.has_estimates and COUNT_NOISE in release.statement:
+        most = release.statement[COUNT_NOISE]["max_partitions_per_user"]
+        counted = some(most, f"named {terms.thing}", f"named {terms.things}")
         return (
-            f"Counts are of {terms.users}, with noise.{terms.limits('They are')} Partitions were "
-            "counted after they had been named, with noise of their own: "
-            f"{release.statement['noisy_counts_are_of']}. Each interval holds this number with "
-            f"{confidence:.0%} confidence."
+            f"Counts are of {terms.users}, with noise.{terms.limits('They are')} "
+            f"{terms.things.capitalize()} were counted after they had been named, with noise of "
+            f"their own: {terms.users}, each in at most {counted}, chosen at random. Each interval "
+            f"holds this number with {confidence:.0%} confidence."
         )
     if not release.has_estimates:
         return (

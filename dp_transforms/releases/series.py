@@ -18,7 +18,7 @@ from dp_transforms.releases.questions import difference, half, names_of, questio
 from dp_transforms.releases.surveys import before_survey
 from dp_transforms.releases.tables import PicturedTable, Release, Table, drawn, publish_several
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words
+from dp_transforms.reports.phrases import GENERAL_NOUNS, NO_WORDS, Words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,11 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     @property
     def labels(self) -> list[str]:
-        """Returns the lists' labels for pages and pictures."""
+        """Returns the lists' labels for pictures and tables of numbers."""
+        return self.labels_with(GENERAL_NOUNS.users)
+
+    def labels_with(self, users: str) -> list[str]:
+        """Returns the lists' labels for pages and pictures that have another word for users."""
         return [f"week of {name}" for name in self] if self.kind == "week" else list(self)
 
     @property

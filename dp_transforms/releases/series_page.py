@@ -27,7 +27,7 @@ def series_page(releases: Releases, words: Words) -> page.Page:
     if not releases.are_lists or any(len(release.released) for release in releases.values()):
         pictures[GROUPS_FILE] = page.png(series_figure(releases, terms))
         content = _content(releases, terms, pictures[GROUPS_FILE])
-    of = "names of partitions" if not releases.are_lists else "frequency lists"
+    of = f"names of {terms.things}" if not releases.are_lists else "frequency lists"
     by = "groups" if releases.kind == "group" else f"each {releases.kind}"
     title = f"Differentially private {of} of {by}{words.of_data}{terms.bound}"
     return page.document(title, words, content, {"": releases}), pictures
@@ -43,11 +43,11 @@ def series_figure(
         series = releases.series(number or "partitions")
         things = series.number if number else terms.things
         title = f"{things[:1].upper()}{things[1:]} of each {releases.kind}"
-        return _drawn_series(releases, title, "", series.estimates)
+        return _drawn_series(releases, terms, title, "", series.estimates)
     if not releases.are_lists:
         numbers = [Estimate(len(names), len(names), len(names)) for names in releases.values()]
-        return _drawn_series(releases, "Released names", "names", numbers)
-    labelled = zip(releases.labels, releases.values(), strict=True)
+        return _drawn_series(releases, terms, "Released names", "names", numbers)
+    labelled = zip(releases.labels_with(terms.users), releases.values(), strict=True)
     lists = {name: release for name, release in labelled if len(release.released)}
     if terms.guessing:
         bars = [(name, release.guesswork_bits(_ALPHA)) for name, release in lists.items()]
@@ -57,32 +57,36 @@ def series_figure(
     return page.interval_bars(title, "part of contributions", bars, 1)
 
 
-def _drawn_series(releases: Releases, title: str, unit: str, estimates: Sequence[Estimate]) -> Any:
+def _drawn_series(
+    releases: Releases, terms: Wording, title: str, unit: str, estimates: Sequence[Estimate]
+) -> Any:
     """Draws an estimate of each release. Releases of periods are drawn over time."""
     are_shares = any(isinstance(estimate.value, float) for estimate in estimates)
     end = 1.0 if are_shares else None
     if releases.kind in PERIODS:
         times = [period_start(name) for name in releases]
         return page.intervals_over_time(title, unit, releases.kind, times, estimates, end)
-    return page.interval_bars(title, unit, [*zip(releases.labels, estimates, strict=True)], end)
+    labels = releases.labels_with(terms.users)
+    return page.interval_bars(title, unit, [*zip(labels, estimates, strict=True)], end)
 
 
 def _content(releases: Releases, terms: Wording, picture: bytes) -> str:
     """Returns what a page shows below its title."""
     if not releases.are_lists:
-        return _names_content(releases, picture)
-    labelled: dict[str, ListRelease] = dict(zip(releases.labels, releases.values(), strict=True))
+        return _names_content(releases, terms, picture)
+    labels = releases.labels_with(terms.users)
+    labelled: dict[str, ListRelease] = dict(zip(labels, releases.values(), strict=True))
     content = _introduction(releases, terms, picture) + _sizes(releases, terms)
     lists = {name: release for name, release in labelled.items() if len(release.released)}
-    kind, each = releases.kind.capitalize(), page.each_interval(releases.statement)
+    kind, each = releases.kind.capitalize(), page.each_interval(releases.statement, terms.nouns)
     if releases.kind == "group" and terms.guessing:
         return content + _guessing(kind, lists, each)
     return content + _concentration(kind, lists, each)
 
 
-def _names_content(releases: Releases, picture: bytes) -> str:
+def _names_content(releases: Releases, terms: Wording, picture: bytes) -> str:
     """Returns the numbers of released names, drawn and as a table."""
-    labelled = zip(releases.labels, releases.values(), strict=True)
+    labelled = zip(releases.labels_with(terms.users), releases.values(), strict=True)
     rows = ((name, f"{len(release):,}") for name, release in labelled)
     table = page.table([(releases.kind.capitalize(), "Names"), *rows], numbers=1)
     return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
@@ -116,24 +120,27 @@ def _introduction(releases: Releases, terms: Wording, picture: bytes) -> str:
 def _sizes(releases: Releases, terms: Wording) -> str:
     """Returns the section with the numbers of partitions and contributions of each list. For
     periods, a second section has their changes."""
-    labels, each = releases.labels, page.each_interval(releases.statement)
+    labels = releases.labels_with(terms.users)
+    each = page.each_interval(releases.statement, terms.nouns)
     partitions, total = releases.series("partitions"), releases.series("total")
     heads = (releases.kind.capitalize(), terms.things.capitalize(), "Contributions")
     sizes = [map(page.count_text, series.estimates) for series in (partitions, total)]
     rows = zip(labels, *sizes, strict=True)
     content = page.section("Sizes", each, [heads, *rows])
     if releases.kind != "group" and len(releases) > 1:
-        content += _changes(releases, heads, [partitions, total])
+        content += _changes(releases, terms, heads, [partitions, total])
     return content
 
 
-def _changes(releases: Releases, heads: tuple[str, ...], numbers: Sequence[Series]) -> str:
+def _changes(
+    releases: Releases, terms: Wording, heads: tuple[str, ...], numbers: Sequence[Series]
+) -> str:
     """Returns the section with the change of each number from one period to the next."""
     changes = [map(page.count_text, series.changes) for series in numbers]
-    rows = zip(releases.labels[1:], *changes, strict=True)
+    rows = zip(releases.labels_with(terms.users)[1:], *changes, strict=True)
     about = (
-        f"{page.each_interval(releases.statement)} A change is the number minus that of the "
-        f"{releases.kind} before."
+        f"{page.each_interval(releases.statement, terms.nouns)} A change is the number minus that "
+        f"of the {releases.kind} before."
     )
     return page.section("Changes", about, [heads, *rows])
 

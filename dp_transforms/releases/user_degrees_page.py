@@ -11,7 +11,7 @@ from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.reports import page
-from dp_transforms.reports.phrases import Words
+from dp_transforms.reports.phrases import Words, wording
 
 if TYPE_CHECKING:
     from dp_transforms.releases.user_degrees import DegreesOfUsers
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
     """Makes the page of how many partitions users have. Noisy numbers may be negative, and are
     drawn as 0."""
+    nouns = wording(release.statement, words).nouns
     degrees, most = release.degrees, int(release.statement["max_degree"])
     ends = [*(lowest - 1 for lowest in degrees.lowest[1:]), most]
     spans = [
@@ -34,14 +35,15 @@ def user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
         (span, Estimate(max(0, noisy.value), max(0, noisy.low), max(0, noisy.high)))
         for span, noisy in zip(spans, estimates, strict=True)
     ]
-    picture = page.png(page.interval_bars("Partitions of users", words.users, drawn))
+    things = nouns.things.capitalize()
+    picture = page.png(page.interval_bars(f"{things} of {nouns.users}", nouns.users, drawn))
     intro = (
-        f"How many partitions {words.users} have, with noise. The interval below each number holds "
-        f"the number before noise with {float(CONFIDENCE):.0%} confidence. Each interval holds by "
-        "itself. Noisy numbers may be below 0, and are drawn as 0."
+        f"How many {nouns.things} {nouns.users} have, with noise. The interval below each number "
+        f"holds the number before noise with {float(CONFIDENCE):.0%} confidence. Each interval "
+        "holds by itself. Noisy numbers may be below 0, and are drawn as 0."
     )
     rows = [(span, page.count_text(noisy)) for span, noisy in zip(spans, estimates, strict=True)]
     content = f"<p>{escape(intro)}</p>\n{page.figure(picture, 'Numbers and intervals.')}"
-    content += page.table([("Partitions", words.users.capitalize()), *rows], numbers=1)
-    title = f"Differentially private numbers of partitions of {words.users}{words.of_data}"
+    content += page.table([(things, nouns.users.capitalize()), *rows], numbers=1)
+    title = f"Differentially private numbers of {nouns.things} of {nouns.users}{words.of_data}"
     return page.document(title, words, content, {"": release}), {RANKS_FILE: picture}

@@ -58,7 +58,7 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
         pictures = {name: page.png(figure) for name, figure in _figures(release, terms).items()}
         content = _plots(pictures, terms) + _numbers(release, terms) + _top(release, terms)
         if terms.guessing:
-            content += _metrics(release)
+            content += _metrics(release, terms)
     limits = terms.limits("It is")
     intro = f"""As released, {terms.total} {terms.things} add up to {released.total:,}, over
 {some(released.distinct, terms.thing, terms.things)}. The numbers before noise differ by the
@@ -90,7 +90,7 @@ def all_records_page(release: AllRecordsRelease, words: Words) -> page.Page:
         about = f"The same numbers of the records that bounding kept{terms.bound}."
         content += page.section("What bounding kept", about, rows)
     kept = page.share_text(release.kept_share())
-    of_which = of_all_records(release.statement)
+    of_which = of_all_records(release.statement, terms.nouns)
     intro = f"""{terms.total.capitalize()} {terms.things}: these are estimates of all
 records{of_which}. They follow from a list of the records that bounding kept{terms.bound}, and
 from a survey of how many {terms.things} {terms.users} have. By a model, the survey says that this
@@ -152,8 +152,9 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
         f"The intervals below the two numbers hold with {comparison.first[0].confidence:.1%}, so "
         "that both of them hold with the confidence of the difference."
     )
-    if comparison.different_records:
-        about += f" {comparison.different_records}."
+    different_records = comparison.different_records_with(terms_of_both[0].nouns)
+    if different_records:
+        about += f" {different_records}."
     picture = page.figure(pictures[COMPARISON_PICTURE], caption)
     heads = ("", *comparison.labels, "Difference")
     content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
@@ -184,7 +185,7 @@ def _figures(release: ListRelease, terms: Wording) -> dict[str, Any]:
 
     figures = {RANKS_FILE: page.curves(terms.ranks_title, "rank", terms.users, by_rank)}
     if terms.guessing:
-        x, y = "most frequent partitions (guesses)", "part of all contributions"
+        x, y = f"most frequent {terms.things} (guesses)", "part of all contributions"
         figures[CURVE_FILE] = page.curves("Guessing curve", x, y, guessing_curve)
     return figures
 
@@ -292,8 +293,8 @@ def _plots(pictures: dict[str, bytes], terms: Wording) -> str:
     captions = {
         RANKS_FILE: f"{terms.ranks_caption} The shaded band holds the numbers before noise; its "
         f"lower end is cut off at a half. {about}",
-        CURVE_FILE: "The part of all contributions that the most frequent partitions make up: the "
-        f"accounts that this number of guesses breaks. {about}",
+        CURVE_FILE: f"The part of all contributions that the most frequent {terms.things} make "
+        f"up: the accounts that this number of guesses breaks. {about}",
     }
     figures = "\n".join(
         page.figure(picture, captions[name].strip()) for name, picture in pictures.items()
@@ -311,7 +312,7 @@ def _numbers(release: ListRelease, terms: Wording) -> str:
     for name in kinds[0]:
         estimates = [numbers[name] for numbers in kinds]
         rows.append((name[:1].upper() + name[1:], *map(_text, estimates)))
-    return _section("Numbers", page.each_interval(release.statement), "", rows)
+    return _section("Numbers", page.each_interval(release.statement, terms.nouns), "", rows)
 
 
 def _top(release: ListRelease, terms: Wording) -> str:
@@ -325,7 +326,7 @@ def _top(release: ListRelease, terms: Wording) -> str:
     return page.section("The top", about, [("Rank", terms.users.capitalize()), *rows])
 
 
-def _metrics(release: ListRelease) -> str:
+def _metrics(release: ListRelease, terms: Wording) -> str:
     """Returns the section with guessing metrics of a list."""
     kinds: list[Answers] = [release.intervals]
     if release.released.coordinates is not None:
@@ -337,7 +338,7 @@ def _metrics(release: ListRelease) -> str:
     for alpha in _ALPHAS:
         guesswork = [page.bits_text(kind.alpha_guesswork_bits(alpha)) for kind in kinds]
         rows.append((f"Guesswork to reach {float(alpha):.0%}", *guesswork))
-    each = page.each_interval(release.statement)
+    each = page.each_interval(release.statement, terms.nouns)
     about = f"Effective key lengths in bits (Bonneau, IEEE S&P 2012). {each}"
     return _section("How hard to guess", about, "Metric", rows)
 

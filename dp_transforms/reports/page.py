@@ -14,7 +14,14 @@ from typing import Any, Protocol
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents, span_words
 from dp_transforms.reports.entries import SURVEY
-from dp_transforms.reports.phrases import Words, cost_words, of_all_records
+from dp_transforms.reports.phrases import (
+    Nouns,
+    Words,
+    cost_words,
+    meaning_of_nouns,
+    of_all_records,
+    wording,
+)
 
 Page = tuple[str, dict[str, bytes]]
 """The HTML of a page, which contains its pictures, and these pictures by the names of their
@@ -81,7 +88,7 @@ def document(kind: str, words: Words, content: str, releases: Mapping[str, _Stat
     title = html.escape(words.title or kind)
     today = datetime.datetime.now(datetime.timezone.utc).date()
     below = f"{kind}. " if words.title else ""
-    privacy = "".join(_privacy(name, release) for name, release in releases.items())
+    privacy = "".join(_privacy(name, release, words) for name, release in releases.items())
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -101,10 +108,12 @@ def document(kind: str, words: Words, content: str, releases: Mapping[str, _Stat
 """
 
 
-def _privacy(name: str, release: _Stated) -> str:
+def _privacy(name: str, release: _Stated, words: Words) -> str:
     """Returns the sections about the privacy of a release, by its name in titles."""
     paragraphs = "".join(_cell(text, "p") for text in release.statement_words())
+    meaning = meaning_of_nouns(wording(release.statement, words).nouns)
     return f"""<h2>Privacy statement{html.escape(name)}</h2>
+{_cell(meaning, "p") if meaning else ""}
 <blockquote>{paragraphs}</blockquote>
 <h2>Privacy budget{html.escape(name)}</h2>
 {_budget(release.statement)}"""
@@ -277,12 +286,12 @@ def _take_literally(axes: Any, *more: Any) -> None:
         text.set_parse_math(False)
 
 
-def each_interval(statement: Mapping[str, Any]) -> str:
+def each_interval(statement: Mapping[str, Any], nouns: Nouns) -> str:
     """Returns sentences that say what the interval below each number of a list contains. The list
     is that of a privacy.json; if it has a survey, its numbers are those of all records."""
     contains = "number before noise", "over the noise alone"
     if SURVEY in statement:
-        of_all = f"number of all records{of_all_records(statement)}"
+        of_all = f"number of all records{of_all_records(statement, nouns)}"
         contains = of_all, "over the noise of the list and its survey"
     number, noise = contains
     return (

@@ -47,6 +47,19 @@ class Words(NamedTuple):
 NO_WORDS = Words()
 
 
+class Nouns(NamedTuple):
+    """What a text calls partitions and users, in the singular and in the plural."""
+
+    thing: str = "partition"
+    things: str = "partitions"
+    user: str = "user"
+    users: str = "users"
+
+
+GENERAL_NOUNS = Nouns()
+"""What statements of privacy call partitions and users."""
+
+
 class Wording(NamedTuple):
     """The words of a page about one kind of list.
 
@@ -59,6 +72,7 @@ class Wording(NamedTuple):
       guessing: whether guessing metrics mean something for such a list.
       bound: if records may have been dropped, the bound that numbers of the page are about.
         It begins with a comma.
+      nouns: what the page calls partitions and users, unless it is about a graph.
     """
 
     title: str
@@ -70,6 +84,7 @@ class Wording(NamedTuple):
     ranks_caption: str
     guessing: bool
     bound: str = ""
+    nouns: Nouns = GENERAL_NOUNS
 
     def limits(self, what: str) -> str:
         """Returns two sentences on the records that numbers are about, or an empty text if nothing
@@ -100,11 +115,11 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
     if statement.get("degree") is not None:
         return _degree_wording(statement, words)
     columns = statement.get("partition_columns", [])
-    thing, things = _partition_words(words.about, columns)
-    user, users = _numbers(words.users)
+    nouns = Nouns(*_partition_words(words.about, columns), *_numbers(words.users))
+    thing, things, _, users = nouns
     bound = ""
     if drops_records(statement):
-        bound = _bound_wording(statement, thing, things, user)
+        bound = _bound_wording(statement, nouns)
     names = [words.about] if words.about else columns
     # A list without any names of columns may be one of passwords.
     guessing = not names or any("pass" in name.lower() or name.lower() == "pin" for name in names)
@@ -121,19 +136,20 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
         ranks_caption=f"How many {users} the {things} have, from the most frequent on.",
         guessing=guessing,
         bound=bound,
+        nouns=nouns,
     )
 
 
-def _bound_wording(statement: Mapping[str, Any], thing: str, things: str, user: str) -> str:
+def _bound_wording(statement: Mapping[str, Any], nouns: Nouns) -> str:
     """Returns ``Wording.bound`` of a statement about records that may have been dropped."""
     periods = statement.get("periods", {})
     if _is_of_surveys(statement):
         # Numbers of these lists are about all records.
-        limits = of_all_records(statement)
+        limits = of_all_records(statement, nouns)
         return f",{limits}" if limits else ""
     kappa = statement["max_partitions_per_user"]
     kappa = periods.get("max_partitions_per_user_and_period", kappa)
-    bound = f", of at most {some(kappa, thing, things)} of each {user}"
+    bound = f", of at most {some(kappa, nouns.thing, nouns.things)} of each {nouns.user}"
     if KAPPA_IS_OF in periods:
         return bound + over_periods(statement)
     if periods:
@@ -160,20 +176,20 @@ def over_periods(statement: Mapping[str, Any]) -> str:
     return words
 
 
-def of_all_records(statement: Mapping[str, Any]) -> str:
+def of_all_records(statement: Mapping[str, Any], nouns: Nouns = GENERAL_NOUNS) -> str:
     """Returns to which records the words "all records" are limited, such as " of at most 2 days of
     each user"; an empty text if there is no limit. Releases by period leave out further periods of
     a user, and releases with a largest degree leave out further partitions."""
     bounds = []
     largest = statement.get(SURVEY, {}).get("largest_degree")
     if largest is not None:
-        bounds.append(some(largest, "partition"))
+        bounds.append(some(largest, nouns.thing, nouns.things))
     if "periods" in statement:
         periods = statement["periods"]
         if bounds:
             bounds[0] += f" in each {periods['of']}"
         bounds.append(periods_of_user(periods))
-    return f" of at most {' and '.join(bounds)} of each user" if bounds else ""
+    return f" of at most {' and '.join(bounds)} of each {nouns.user}" if bounds else ""
 
 
 def _degree_wording(statement: Mapping[str, Any], words: Words) -> Wording:
@@ -231,6 +247,31 @@ def some(number: int, thing: str, things: str = "") -> str:
     if number == 1:
         return f"{number:,} {thing}"
     return f"{number:,} {things or f'{thing}s'}"
+
+
+def with_article(noun: str) -> str:
+    """Returns a noun in the singular with its indefinite article.
+
+    >>> with_article("article"), with_article("url")
+    ('an article', 'a url')
+    """
+    return f"an {noun}" if noun[:1].lower() in set("aeio") else f"a {noun}"
+
+
+def meaning_of_nouns(nouns: Nouns) -> str:
+    """Returns a sentence that says what statements of privacy call partitions and users, where a
+    page has other nouns for them; an empty text if it has none.
+
+    >>> meaning_of_nouns(Nouns("article", "articles", "user", "users"))
+    'Here a partition is an article.'
+    """
+    pairs = ((GENERAL_NOUNS.thing, nouns.thing), (GENERAL_NOUNS.user, nouns.user))
+    meanings = [
+        f"{with_article(general)} is {with_article(noun)}"
+        for general, noun in pairs
+        if noun != general
+    ]
+    return f"Here {', and '.join(meanings)}." if meanings else ""
 
 
 def amount(value: float) -> str:

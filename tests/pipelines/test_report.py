@@ -202,7 +202,7 @@ def test_a_page_of_names_without_counts(tmp_path, capsys):
     names = made(tmp_path, "select", lines, COLUMNS, flags, "--pre_threshold=7")
     assert main([str(names)]) == 0
     page = html.unescape((names / REPORT_FILE).read_text())
-    assert " 1 names" not in page and "1 name of a partition was released" in page
+    assert " 1 names" not in page and "1 name of a page was released" in page
     assert "<td>home</td>" in page and "users, about" not in page
     assert "Partitions of fewer than 7 users are never named" in page
     # A publisher pastes these words, and shows these lines: all of the cost is in both.

@@ -17,6 +17,7 @@ from dp_transforms.postprocessing.survey_plan import candidates
 from dp_transforms.releases import AllRecordsRelease, AllRecordsSpec, ListSpec
 from dp_transforms.releases import all_records as module
 from dp_transforms.releases.surveys import Survey
+from dp_transforms.reports.phrases import Words
 from pipelines.release_frequency_list import main
 from tests.beam_runs import table_of
 from tests.in_process_engine import in_process
@@ -224,8 +225,8 @@ def test_with_a_largest_degree_all_records_are_said_to_be_those_that_it_leaves()
     meant = "of at most 5 partitions of each user"
     assert f"All records {meant}: partitions: " in repr(few)
     assert "All records: partitions: " in repr(every)
-    text, _ = few.page()
-    assert f"all records {meant}" in " ".join(text.split())
+    text, _ = few.page(Words("pages", "visitors"))
+    assert "all records of at most 5 pages of each visitor" in " ".join(text.split())
     assert "Nobody was thought to have more than 5 partitions" in few.privacy
     different = dp.compare(few, every).different_records
     assert f"first is about all records {meant}, second about all records: " in different

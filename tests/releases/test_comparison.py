@@ -31,7 +31,7 @@ def test_the_page_of_a_comparison_says_which_records_each_list_is_about():
     assert "The list second is of at most 4 pages of each user" in both
     assert "The list first is of at most" not in both
     assert "numbers of bounded records" not in both
-    assert "first is about all records, second about at most 4 partitions of each user" in both
+    assert "first is about all records, second about at most 4 pages of each user" in both
     alike, _ = dp.compare(of_all, of_all).page()
     assert "the numbers of all records differ." in alike and "before noise" not in alike
 
@@ -43,7 +43,8 @@ def test_the_page_says_what_is_printed_of_different_bounds():
     assert (
         "at most 2 partitions of each user, second about at most 4" in comparison.different_records
     )
-    assert comparison.different_records in page and comparison.different_records in repr(comparison)
+    assert comparison.different_records in repr(comparison)
+    assert "at most 2 pages of each user, second about at most 4" in page
     # The two numbers of a row hold with more confidence, so that their difference holds with 95%.
     assert comparison.first[0].confidence == 0.975
     assert "The intervals below the two numbers hold with 97.5%" in page

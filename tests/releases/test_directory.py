@@ -15,6 +15,7 @@ from dp_transforms.engines.in_process import InProcess
 from dp_transforms.files.filenames import NAMED_USERS_FILE, PARTITIONS_FILE, PRIVACY_FILE
 from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.reports.phrases import Words
 from tests.cases import thorough_unless
 from tests.jobs import without_digests
 from tests.release_cases import CASES, each_period
@@ -113,6 +114,14 @@ def test_digests_are_those_of_all_files(directory):
         for path in directory.iterdir()
         if path.name != PRIVACY_FILE
     }
+
+
+def test_a_page_has_the_words_that_were_given_for_partitions_and_users(directory):
+    page, _ = dp.load(directory).page(Words("articles", "visitors"))
+    content, _, statement = re.sub('src="[^"]*"', "", page).partition("Privacy statement")
+    assert not re.search("partition|user", content, re.IGNORECASE)
+    is_of_graph = "degree" in dp.load(directory).statement
+    assert ("Here a partition is an article, and a user is a visitor." in statement) != is_of_graph
 
 
 def test_a_release_that_was_loaded_is_saved_as_it_was(directory, tmp_path):
