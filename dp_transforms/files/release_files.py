@@ -105,6 +105,12 @@ class SavedRelease:
         """The statement in the privacy.json. The digests of the other files are no part of it."""
         return {name: value for name, value in self._entries.items() if name != DIGESTS}
 
+    def has(self, name: str) -> bool:
+        """Returns whether a table was released with the others. The digests in the privacy.json say
+        so; in directories of earlier versions, the file does."""
+        digests = self._entries.get(DIGESTS)
+        return is_there(self.directory, name) if digests is None else name in digests
+
     def table(self, name: str, parse: Callable[[bytes], _T]) -> _T:
         """Returns the content of a released table, as ``parse`` returns it.
 

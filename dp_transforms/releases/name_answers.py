@@ -33,7 +33,10 @@ from dp_transforms.postprocessing.estimates import (
 from dp_transforms.releases.all_records import AllRecordsRelease
 from dp_transforms.releases.base import NEIGHBOURS
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.name_estimates import NameEstimates
+from dp_transforms.releases.name_estimates import (
+    NameEstimates,
+    estimates_are_of_all_records,
+)
 from dp_transforms.releases.name_statements import (
     NOT_NAMED,
     SLOW_STRATEGIES,
@@ -164,12 +167,14 @@ class NameAnswers(NameEstimates):
         costs = [others]
         if degrees is not None:
             costs.append({"epsilon": degrees.epsilon, "neighbours": NEIGHBOURS})
+        of_all_records = estimates_are_of_all_records(mine, frequency_list, degrees)
         made = dataclasses.replace(
             cast("NamesRelease", self),
-            statement={**mine, **estimates_entry(mine, *costs)},
+            statement={**mine, **estimates_entry(mine, *costs, of_all_records=of_all_records)},
             frequency_list=frequency_list,
             degrees=degrees,
             is_of_one_job=of_one_job,
+            saved_estimates=None,
         )
         kappa, list_kappa = mine["max_partitions_per_user"], others["max_partitions_per_user"]
         may_differ = (self._drops or drops_records(others)) and kappa != list_kappa

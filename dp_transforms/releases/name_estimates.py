@@ -23,14 +23,33 @@ from dp_transforms.postprocessing.dropped_users import DroppedUsers
 from dp_transforms.postprocessing.estimates import CONFIDENCE, failure_probability
 from dp_transforms.releases.all_records import AllRecordsRelease
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.name_statements import COUNT_NOISE, strategy_of
+from dp_transforms.releases.name_statements import ALL_RECORDS, COUNT_NOISE, strategy_of
+from dp_transforms.releases.names_files import estimates_of_table
 from dp_transforms.releases.surveys import decoded_survey
+from dp_transforms.reports.entries import ESTIMATES
 from dp_transforms.reports.phrases import drops_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dp_transforms.postprocessing.name_counts import CountModel, CountNoise
+
+
+def estimates_are_of_all_records(
+    names: Mapping[str, Any],
+    frequency_list: ListRelease | None,
+    degrees: ReleasedDegrees | None = None,
+) -> bool:
+    """Returns whether estimates of users are about all records, and not only about those that count
+    after bounding.
+
+    Args:
+      names: the statement of the names.
+      frequency_list: the list beside them, if there is one.
+      degrees: a survey of the same users, if there is one beside the list.
+    """
+    has_survey = degrees is not None or isinstance(frequency_list, AllRecordsRelease)
+    return has_survey or not drops_records(names)
 
 
 class NameEstimates:
@@ -41,6 +60,7 @@ class NameEstimates:
     frequency_list: ListRelease | None
     degrees: ReleasedDegrees | None
     is_of_one_job: bool
+    saved_estimates: pa.Table | None
 
     # Which records the numbers are about.
 
@@ -62,7 +82,21 @@ class NameEstimates:
     def is_about_all_records(self) -> bool:
         """Returns whether estimates are about the users in all records, and not only about those
         whose records count after bounding."""
-        return not self._drops or self._survey is not None
+        if self._read is not None:
+            return self._read_are_of_all_records
+        return estimates_are_of_all_records(self.statement, self.frequency_list, self.degrees)
+
+    @property
+    def _read(self) -> pa.Table | None:
+        """Returns the estimates that were read from a file. None if there are none, or if a survey
+        beside the names gives estimates about all records in their place."""
+        if self.saved_estimates is None or self._read_are_of_all_records or self.degrees is None:
+            return self.saved_estimates
+        return None
+
+    @property
+    def _read_are_of_all_records(self) -> bool:
+        return bool(self.statement[ESTIMATES]["about"] == ALL_RECORDS)
 
     @cached_property
     def _counted(self) -> Mapping[str, Any] | None:
@@ -173,6 +207,8 @@ class NameEstimates:
     @cached_property
     def _table(self) -> tuple[IntArray, IntArray, FloatArray] | None:
         """Returns the estimates and both ends of their intervals; None if there are none."""
+        if self._read is not None:
+            return estimates_of_table(self._read)
         if self._noise is None or self._model is None:
             return None
         from dp_transforms.postprocessing.name_counts import (

@@ -29,6 +29,8 @@ USERS_OF_OTHERS = "users_of_other_partitions"
 """The entry of a statement with the noisy number of users of partitions that are not named."""
 NOT_NAMED = "not_named"
 """The entry of a statement about partitions that were not named."""
+ALL_RECORDS, COUNTED_RECORDS = "all records", "the records that count"
+"""The values of ``about`` in the entry about estimates."""
 SLOW_STRATEGIES = ("renyi_rounds", "measured")
 """Strategies that take seconds to make from a statement. About partitions that they did not name,
 pages say only what the statement itself says."""
@@ -59,7 +61,9 @@ def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
     return entries
 
 
-def estimates_entry(names: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
+def estimates_entry(
+    names: Mapping[str, Any], *others: Mapping[str, Any], of_all_records: bool
+) -> dict[str, Any]:
     """Returns the entry of a statement about what is shown beside names: estimates of their users,
     and of what is not named. These follow from the names and from other releases of the same
     records. So a file or a page that has them costs as much as all of these together.
@@ -67,10 +71,11 @@ def estimates_entry(names: Mapping[str, Any], *others: Mapping[str, Any]) -> dic
     Args:
       names: the statement of the names.
       others: the statements of a list, of degrees, or of both.
+      of_all_records: whether the estimates are about all records, and not about those that count.
 
     >>> cost = {"epsilon": 1.0, "epsilon_exact": "1", "neighbours": "users"}
     >>> names = cost | {"delta": 1e-6, "delta_exact": "0.000001", "noisy_counts": True}
-    >>> estimates_entry(names, cost)["estimates"]["epsilon"]
+    >>> estimates_entry(names, cost, of_all_records=False)["estimates"]["epsilon"]
     2.0
     """
     epsilon = _exact_epsilon(names)
@@ -81,6 +86,7 @@ def estimates_entry(names: Mapping[str, Any], *others: Mapping[str, Any]) -> dic
     entry = {
         "of": "users of names, and what is not named",
         **({"file": NAMED_USERS_FILE} if names["noisy_counts"] else {}),
+        "about": ALL_RECORDS if of_all_records else COUNTED_RECORDS,
         "follow_from": "these names, and other releases about the same records",
         **amount_entries("epsilon", epsilon),
         **{name: names[name] for name in ("delta", "delta_exact") if name in names},

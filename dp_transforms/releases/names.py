@@ -18,7 +18,6 @@ from dp_transforms.files.release_files import SavedRelease
 from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.arguments import boolean, shown, text
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
-from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     MeasuredSelection,
@@ -50,13 +49,14 @@ from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.name_answers import NameAnswers
 from dp_transforms.releases.name_statements import unnamed_entries
 from dp_transforms.releases.names_files import (
-    NAMED_USERS,
     columns_table,
+    estimates_table,
     name_tables,
+    read_estimates,
     read_names,
 )
 from dp_transforms.releases.tables import Release, publish
-from dp_transforms.reports.entries import ENFORCED_IN_ROUNDS, OTHER_PARTITIONS
+from dp_transforms.reports.entries import ENFORCED_IN_ROUNDS, ESTIMATES, OTHER_PARTITIONS
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, some
 
@@ -342,6 +342,9 @@ class NamesRelease(NameAnswers, Release):
       frequency_list: the list of the same records, if it was released too.
       degrees: a survey of the degrees of their users, if there is one beside the list.
       is_of_one_job: whether one job released the names and the list, see ``beside``.
+      saved_estimates: the columns ``users``, ``low`` and ``high`` in the order of the names, if the
+        names were loaded with estimates but without the list from which these follow. Then
+        ``missing`` returns None, and ``at_most`` is about the records that count.
     """
 
     _file_name = PARTITIONS_FILE
@@ -351,6 +354,7 @@ class NamesRelease(NameAnswers, Release):
     frequency_list: ListRelease | None = None
     degrees: ReleasedDegrees | None = None
     is_of_one_job: bool = field(default=False, kw_only=True, compare=False)
+    saved_estimates: pa.Table | None = field(default=None, kw_only=True)
 
     @property
     def _words(self) -> int:  # type: ignore[override]  # it depends on the table
@@ -388,11 +392,7 @@ class NamesRelease(NameAnswers, Release):
         users, low, high = self._table
         order = np.lexsort((np.arange(len(users)), -users))
         columns = {name: columns[name].take(pa.array(order)) for name in [*columns][: self._words]}
-        ends = np.minimum(high, float(MAX_VALUE // 2)).astype(np.int64)
-        return columns | {
-            name: pa.array(values[order])
-            for name, values in zip(NAMED_USERS, (users, low, ends), strict=True)
-        }
+        return columns | estimates_table(users[order], low[order], high[order])
 
     def _summary(self) -> list[str]:
         about = ""
@@ -403,10 +403,14 @@ class NamesRelease(NameAnswers, Release):
 
 
 def read(saved: SavedRelease) -> NamesRelease:
-    """Reads the names."""
-    statement = saved.statement
-    parse = functools.partial(read_names, statement=statement)
-    return NamesRelease(saved.table(PARTITIONS_FILE, parse), statement)
+    """Reads the names, with the estimates of their users if there are any."""
+    statement, estimates = saved.statement, None
+    names = saved.table(PARTITIONS_FILE, functools.partial(read_names, statement=statement))
+    # Directories of earlier versions do not say which records their estimates are about.
+    if "about" in statement.get(ESTIMATES, {}) and saved.has(NAMED_USERS_FILE):
+        parse = functools.partial(read_estimates, statement=statement, names=names)
+        estimates = saved.table(NAMED_USERS_FILE, parse)
+    return NamesRelease(names, statement, saved_estimates=estimates)
 
 
 def _describes(statement: Mapping[str, Any]) -> bool:

@@ -10,8 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.output import CsvTable, csv_lines, csv_rows
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.releases.base import Statement, Tables
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 NAMED_USERS = ("users", "low", "high")
 """The last columns of a table of names with estimates."""
+_NO_END = MAX_VALUE // 2
 
 
 def check_column_names(
@@ -139,6 +144,43 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
             text = text.cast(pa.int64())
         table[name] = _binary(text) if kind == "binary" else text
     return pa.table(table)
+
+
+def estimates_table(users: IntArray, low: IntArray, high: FloatArray) -> dict[str, Any]:
+    """Returns the columns ``NAMED_USERS`` of estimates and both ends of their intervals. An upper
+    end that is not known is a number that no count reaches."""
+    import pyarrow as pa
+
+    ends = np.minimum(high, float(_NO_END)).astype(np.int64)
+    return dict(zip(NAMED_USERS, map(pa.array, (users, low, ends)), strict=True))
+
+
+def estimates_of_table(table: pa.Table) -> tuple[IntArray, IntArray, FloatArray]:
+    """Returns the estimates and both ends of their intervals, from the columns that
+    ``estimates_table`` made."""
+    users, low, ends = (np.array(table[name].to_pylist(), np.int64) for name in NAMED_USERS)
+    return users, low, np.where(ends >= _NO_END, np.inf, ends.astype(float))
+
+
+def read_estimates(content: bytes, statement: Mapping[str, Any], names: pa.Table) -> pa.Table:
+    """Parses a file of estimated users into a table with the columns ``NAMED_USERS``, whose rows
+    are in the order of the names. Raises as ``read_names``, and a ValueError if the file is not
+    about these names."""
+    import pyarrow as pa
+
+    read = read_names(content, statement)
+    width = len(statement["partition_columns"])
+    if tuple(read.column_names[width:]) != NAMED_USERS:
+        raise ValueError(f"the last columns must be {', '.join(NAMED_USERS)}")
+    estimated, selected = (
+        list(zip(*(table.column(place).to_pylist() for place in range(width)), strict=True))
+        for table in (read, names)
+    )
+    places = {name: place for place, name in enumerate(estimated)}
+    if len(places) != len(estimated) or places.keys() != set(selected):
+        raise ValueError("the names must be those that were selected")
+    order = pa.array([places[name] for name in selected], pa.int64())
+    return read.select(NAMED_USERS).take(order)
 
 
 def _texts(values: Any) -> list[Any]:

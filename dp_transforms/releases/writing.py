@@ -15,6 +15,7 @@ from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.releases.base import ReleasedTables, Statement
 from dp_transforms.releases.list_and_names import list_release, name_tables_beside
+from dp_transforms.releases.name_estimates import estimates_are_of_all_records
 from dp_transforms.releases.name_statements import estimates_entry
 from dp_transforms.releases.periods import names_of_period
 
@@ -64,10 +65,14 @@ def write_both(
     write_list(budget_entry, [element])
     released = list_release(element, write_list.statement | budget_entry.statement)
     make = functools.partial(name_tables_beside, released)
-    cost = estimates_entry(write_names.statement, released.statement)
+    entry = estimates_entry(
+        write_names.statement,
+        released.statement,
+        of_all_records=estimates_are_of_all_records(write_names.statement, released),
+    )
     write_estimates_too = replace(
         write_names,
-        statement=write_names.statement | cost,
+        statement=write_names.statement | entry,
         tables=write_names.tables._replace(make=make),
     )
     write_estimates_too(budget_entry, selected, *others)

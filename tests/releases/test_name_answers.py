@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.releases.name_answers import NameCount
 from dp_transforms.releases.name_statements import strategy_of
+from tests.jobs import without_digests
 from tests.postprocessing.test_all_records import random_pairs
 from tests.tapes import InsecureSeededTape
 
@@ -354,6 +355,36 @@ def test_the_estimates_are_saved_beside_the_noisy_counts(with_list, tmp_path):
     assert lines[1] == ",".join(map(str, first.values()))
     plain = dp.load(tmp_path / "names")
     assert plain.names == with_list.names and plain.beside(with_list.frequency_list) == with_list
+
+
+def test_the_estimates_are_loaded_with_their_names(with_list, of_all, tmp_path):
+    for place, names in enumerate((of_all, with_list)):
+        directory = tmp_path / str(place)
+        names.save(directory)
+        loaded = dp.load(directory)
+        assert loaded.to_arrow() == names.to_arrow()
+        assert [loaded[name] for name in loaded] == [names[name] for name in names]
+        assert loaded.top(5) == names.top(5) and loaded.page()[0].count("Estimates of")
+        assert loaded.is_about_all_records == names.is_about_all_records == (place == 0)
+        assert loaded.missing() is None
+        # A survey beside them gives estimates about all records, if they are not about these.
+        surveyed = dataclasses.replace(loaded, degrees=DEGREES)
+        assert surveyed.is_about_all_records
+        assert (surveyed.to_arrow() == loaded.to_arrow()) == (place == 0)
+        loaded.save(tmp_path / "again", overwrite=True)
+        for path in directory.iterdir():
+            assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_estimates_of_other_names_are_refused(with_list, tmp_path):
+    with_list.save(tmp_path / "names")
+    path = without_digests(tmp_path / "names") / NAMED_USERS_FILE
+    content = path.read_text()
+    first = content.splitlines(keepends=True)[1]
+    for damaged in ("", content.replace(first, ""), content + first, "page,low,users,high\n"):
+        path.write_text(damaged)
+        with pytest.raises(ValueError, match=f"{NAMED_USERS_FILE} is not as it was released"):
+            dp.load(tmp_path / "names")
 
 
 @pytest.mark.slow
