@@ -6,11 +6,14 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import as_malformed
+from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.postprocessing.text_table import text_table
+from dp_transforms.releases import Releases
 from dp_transforms.releases.attributes import AttributeReleases
 from dp_transforms.releases.frequency_list import ListRelease
 from pipelines.command_line import OneLineParser, add_json_flag, command
@@ -29,26 +32,33 @@ def make_parser() -> OneLineParser:
     add_degrees_flag(parser)
     add_json_flag(
         parser,
-        "print the whole table, the numbers of a list and the guarantee as one JSON object, or as "
-        "an array of two for a list and names",
+        "print the whole table, the numbers of every list and the guarantee as one JSON object, or "
+        "as an array of two for a list and names",
     )
     return parser
 
 
 def as_json(directory: str, release: Any) -> dict[str, Any]:
-    """Returns the content of a directory's release as values of JSON. An end of an interval that is
-    not known is null. Raises an InputError if the release cannot be shown."""
+    """Returns the content of a directory's release as values of JSON, as the documentation says
+    (docs/how-to-read-a-release.md). Raises an InputError if the release cannot be shown."""
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         shown_values: dict[str, Any] = {"directory": directory, "table": _json_rows(release)}
         if isinstance(release, ListRelease):
-            shown_values["numbers"] = _json_numbers(release)
+            numbers = None if release.why_without_intervals else release.numbers()
+            shown_values["numbers"] = _json_numbers(numbers)
+        if isinstance(release, Releases) and release.are_lists:
+            shown_values["lists"] = [
+                {"list": names, "numbers": _json_numbers(numbers)}
+                for names, numbers in release.numbers_of_each()
+            ]
         about = {"statement": dict(release.statement), "privacy": release.privacy}
         return shown_values | about
 
 
-def _json_numbers(release: ListRelease) -> dict[str, Any] | None:
-    """Returns the numbers of a list with their intervals; None if it has no intervals."""
-    if release.why_without_intervals:
+def _json_numbers(numbers: Mapping[str, Estimate] | None) -> dict[str, Any] | None:
+    """Returns the numbers of a list with their intervals. An end that is not known is None, and so
+    are all numbers of a list without intervals."""
+    if numbers is None:
         return None
     return {
         name: {
@@ -57,7 +67,7 @@ def _json_numbers(release: ListRelease) -> dict[str, Any] | None:
             "high": None if math.isinf(estimate.high) else estimate.high,
             "confidence": estimate.confidence,
         }
-        for name, estimate in release.numbers().items()
+        for name, estimate in numbers.items()
     }
 
 

@@ -278,6 +278,9 @@ class AttributeReleases(Releases):
             self._rankings[confidence] = rows
         return list(self._rankings[confidence])
 
+    def _numbers_of(self, release: ListRelease, confidence: float) -> dict[str, Estimate]:
+        return release.identifiability(confidence)
+
     def page(self, words: Words = NO_WORDS) -> Page:
         return attributes_page.attributes_page(self, words)
 

@@ -115,6 +115,31 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         ]
         return Series(self.kind, number, tuple(self._names), tuple(estimates), tuple(changes))
 
+    def numbers_of_each(
+        self, confidence: float = CONFIDENCE
+    ) -> list[tuple[dict[str, str], dict[str, Estimate] | None]]:
+        """Estimates the usual numbers of every list: see ``ListRelease.numbers``.
+
+        Args:
+          confidence: of each interval by itself.
+
+        Returns:
+          For each list, the columns that name it in ``to_arrow``, such as {"day": "2026-01-31"},
+          and its numbers; None in their place if the list has no intervals.
+
+        Raises:
+          ValueError: the releases are names.
+        """
+        if not self.are_lists:
+            raise ValueError("lists have these numbers, and names do not")
+        return [
+            (self._label_columns(name), self._numbers_of(release, confidence))
+            for name, release in self.items()
+        ]
+
+    def _numbers_of(self, release: ListRelease, confidence: float) -> dict[str, Estimate] | None:
+        return None if release.why_without_intervals else release.numbers(confidence)
+
     def plot(self, path: str | os.PathLike[str] | None = None, number: str | None = None) -> Any:
         """Draws one number of every release, with 95% intervals: see ``ListRelease.plot``. Releases
         of periods are drawn over time. ``number`` is an argument of ``series``."""

@@ -58,6 +58,48 @@ def test_jobs_say_as_json_what_they_did(job, released, capsys):
     assert "dry run" in json.loads(capsys.readouterr().out)["dry_run"][-1]
 
 
+RECORDS_OF_USERS = {
+    "user": [n % 40 for n in range(400)],
+    "page": [f"p{n % 7}" for n in range(400)],
+    "at": [f"2026-01-0{n % 3 + 1}" for n in range(400)],
+}
+LISTS = {
+    "periods": lambda: dp.release_by_period(
+        RECORDS_OF_USERS, "user", "page", time="at", period="day", epsilon=2,
+        periods="2026-01-01..2026-01-03", max_periods_per_user=2, max_partitions_per_user=3,
+    ),
+    "groups": lambda: dp.release_groups(
+        RECORDS_OF_USERS, "user", "page", groups={"at": ["2026-01-01", "2026-01-04"]},
+        epsilon_all=1, epsilon_groups=1, max_partitions_per_user=3,
+    ),
+    "attributes": lambda: dp.release_attributes(
+        RECORDS_OF_USERS, "user", attributes=["page", ("at", "page")], epsilon=2
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_json_has_the_numbers_of_every_list(tmp_path, capsys, kind):
+    LISTS[kind]().save(tmp_path / "out")
+    assert main(["show", str(tmp_path / "out"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out, parse_constant=no_constant)
+    release = dp.load(tmp_path / "out")
+    names = []
+    for entry, of_list in zip(printed["lists"], release.values(), strict=True):
+        names.append(entry["list"])
+        numbers = of_list.identifiability() if kind == "attributes" else of_list.numbers()
+        assert entry["numbers"].keys() == numbers.keys()
+        for name, number in numbers.items():
+            in_json = entry["numbers"][name]
+            assert (in_json["value"], in_json["low"]) == (number.value, number.low)
+            assert in_json["high"] in (number.high, None) and in_json["confidence"] == 0.95
+    # The same columns name each list in the table.
+    rows = [{name: row[name] for name in names[0]} for row in printed["table"]]
+    assert [row for place, row in enumerate(rows) if row not in rows[:place]] == [
+        name for name in names if name in rows
+    ]
+
+
 def no_constant(name):
     raise AssertionError(f"{name} is no JSON")
 
