@@ -38,6 +38,7 @@ from dp_transforms.files.several_releases import (
     FLAGS,
     OptionNames,
     SeveralReleases,
+    refuse_part_of_several,
     refuse_releases_below,
 )
 
@@ -100,6 +101,7 @@ class ReleaseDirectory:
       integer_columns: in these formats, how many of the last columns of each table are integers.
       several: the directory that holds this one, if the job makes several releases.
       options: what the caller calls the directory and ``overwrite``, for errors.
+      period: the period of the release, if it is one of several and is written by itself.
     """
 
     path: str
@@ -109,6 +111,7 @@ class ReleaseDirectory:
     integer_columns: int = 2
     several: SeveralReleases | None = None
     options: OptionNames = FLAGS
+    period: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
@@ -280,6 +283,7 @@ class ReleaseDirectory:
                 )
         if self.several is None:
             refuse_releases_below(self.path, self.options)
+            refuse_part_of_several(self.path, self.period, self.options)
         elif self._first_of is not None:
             self._first_of.refuse_other_jobs(self.file_name, self.overwrite, self.options)
 

@@ -116,6 +116,31 @@ def refuse_releases_below(directory: str, options: OptionNames) -> None:
         raise _other_job(directory, path, options)
 
 
+def refuse_part_of_several(directory: str, period: str | None, options: OptionNames) -> None:
+    """Raises an InputError if the directory holds one of several releases of a job. The others
+    would be left beside a release that is not of their job.
+
+    Args:
+      directory: the directory of a release.
+      period: the period of the release that is to replace it, if it has one.
+      options: what the caller calls the directory and ``overwrite``.
+    """
+    whole = directory.rstrip("/") if "://" in directory else os.path.abspath(directory)
+    parent, name = os.path.split(whole)
+    statement = join(whole, PRIVACY_FILE)
+    if not filesystem(statement).exists(statement):
+        return
+    is_part = name != period and _period_of(statement) == name
+    if name in _LIST_AND_NAMES:
+        both = (join(join(parent, part), PRIVACY_FILE) for part in _LIST_AND_NAMES)
+        is_part = all(filesystem(path).exists(path) for path in both)
+    if is_part:
+        raise InputError(
+            f"{directory} holds one of several releases of a job, whose others are beside it in "
+            f"{parent}: give another {options.directory}"
+        )
+
+
 def _statements_below(directory: str) -> dict[str, str]:
     """Returns the paths of the privacy.json of releases that a job has written into subdirectories
     of its own, by the names of the subdirectories.

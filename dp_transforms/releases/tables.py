@@ -200,7 +200,13 @@ def drawn(figure: Any, path: str | os.PathLike[str] | None) -> Any:
 def publish(directory: str | os.PathLike[str], release: Release, overwrite: bool) -> None:
     """Writes a release into a directory, with the files that a job writes. Errors name arguments of
     Python, not flags."""
-    place = ReleaseDirectory(os.fspath(directory), release._file_name, overwrite, options=ARGUMENTS)
+    place = ReleaseDirectory(
+        os.fspath(directory),
+        release._file_name,
+        overwrite,
+        options=ARGUMENTS,
+        period=release.statement.get("period"),
+    )
     _publish([place], [release])
 
 

@@ -61,6 +61,35 @@ def test_a_directory_refuses_a_job_of_another_kind(job, tmp_path, failure, first
     assert files_in(tmp_path / "out") == before
 
 
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [("lists of days", "2026-01-05"), ("a list and names", "frequency_list")],
+)
+def test_one_of_several_releases_is_not_replaced(job, tmp_path, failure, monkeypatch, kind, part):
+    assert job(kind) == SUCCESS
+    before = files_in(tmp_path / "out")
+    directory = tmp_path / "out" / part
+    monkeypatch.chdir(directory)
+    (tmp_path / "records.csv").write_text('user,page,at\n1,"a broken record\n')
+    for output in (directory, f"{directory}/", "."):
+        flags = (f"--output={output}", "--overwrite")
+        line = failure(FAILURE, "holds one of several releases of a job", job, "a list", *flags)
+        assert f"{tmp_path}/out: give another --output" in line and "record" not in line
+    released = dp.release_counts([3, 1], epsilon=9, max_partitions_per_user=1)
+    with pytest.raises(ValueError, match=r"several releases of a job.*give another directory"):
+        released.save(directory, overwrite=True)
+    assert files_in(tmp_path / "out") == before
+
+
+def test_a_period_that_is_saved_by_itself_is_saved_again(job, tmp_path):
+    assert job("lists of days") == SUCCESS
+    days = dp.load(tmp_path / "out")
+    for _ in range(2):
+        for day, release in days.items():
+            release.save(tmp_path / "copies" / day, overwrite=True)
+    assert dp.load(tmp_path / "copies/2026-01-05").released == days["2026-01-05"].released
+
+
 def test_a_job_refuses_the_days_of_another_one(job, tmp_path, failure):
     assert job("lists of days") == SUCCESS
     later = "--periods=2026-01-06..2026-01-07"
