@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import math
 import sys
 
 from dp_transforms.errors import InputError
@@ -113,7 +114,11 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
     except ValueError as error:
         raise InputError(f"there is no comparison: {error}") from None
     if flags.json:
-        print(json.dumps({"files": files} | dataclasses.asdict(choice), indent=2))
+        values = dataclasses.asdict(choice)
+        if math.isinf(choice.contributions.high):
+            # JSON has no infinity.
+            values["contributions"]["high"] = None
+        print(json.dumps({"files": files} | values, indent=2))
     else:
         print("\n".join([*files, kappa_table(choice)]))
     if flags.plot is not None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -90,15 +90,16 @@ class KappaChoice:
     Attributes:
       recommended: the kappa with the least error.
       plans: one for each kappa, ascending, until a larger one would not help.
-      users, contributions: about how many there are.
+      users, contributions: how many there are, see ``number_of_users`` and
+        ``number_of_contributions``.
       endless_users: how many users have the largest degree or more, see ``users_of_no_end``.
       max_degree: the largest degree. A user with more partitions counts as one with so many.
     """
 
     recommended: int
     plans: tuple[KappaPlan, ...]
-    users: float
-    contributions: float
+    users: Estimate
+    contributions: Estimate
     endless_users: Estimate | None
     max_degree: int
 
@@ -138,8 +139,8 @@ def choose_kappa(
     return KappaChoice(
         best.kappa,
         plans,
-        float(degrees.users.sum()),
-        degrees.total,
+        number_of_users(released),
+        number_of_contributions(released),
         users_of_no_end(released),
         int(degrees.last[-1]),
     )
@@ -165,20 +166,68 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDE
     """
     kappa = positive_integer("kappa", kappa)
     degrees = _Degrees(released)
-    failure = failure_probability(confidence) / 4
-    noisy = np.array(released.users, np.float64)
-
-    def bound(weights: IntArray, sign: int) -> float:
-        noise = sum_of_noises(released.epsilon, weights.astype(float), failure)
-        return max(float(noisy @ weights) + sign * noise, 0)
-
     first, last = degrees.first, degrees.last
-    kept = bound(np.minimum(first, kappa), -1), bound(np.minimum(last, kappa), 1)
-    lost = bound(np.maximum(first - kappa, 0), -1), bound(np.maximum(last - kappa, 0), 1)
+    failure = failure_probability(confidence) / 4
+    kept = _ends(released, np.minimum(first, kappa), np.minimum(last, kappa), failure)
+    lost = _ends(released, np.maximum(first - kappa, 0), np.maximum(last - kappa, 0), failure)
     low, high = part_of_sum(kept, lost)
     if users_of_no_end(released, confidence) is not None:
         low = 0.0
     return clamped_estimate(degrees.kept(kappa) / degrees.total, low, high, confidence)
+
+
+def _ends(
+    released: ReleasedDegrees, least: IntArray, most: IntArray, failure: float
+) -> tuple[float, float]:
+    """Returns bounds on the sum over all users of a number that the cell of a user bounds from
+    below by ``least`` and from above by ``most``. Each bound fails with this probability at most
+    (Chernoff)."""
+    noisy = np.array(released.users, np.float64)
+    below, above = (
+        sum_of_noises(released.epsilon, part.astype(float), failure) for part in (least, most)
+    )
+    return max(float(noisy @ least) - below, 0), max(float(noisy @ most) + above, 0)
+
+
+def number_of_users(released: ReleasedDegrees, confidence: float = CONFIDENCE) -> Estimate:
+    """Estimates how many users have a partition. Each user is in one cell, so that the noise of
+    all cells bounds the number (``_ends``).
+
+    Raises:
+      ValueError: confidence is not between 0 and 1, or the degrees show no user.
+
+    >>> print(number_of_users(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)))
+    80,040 (79,950 to 80,130, 95% confidence)
+    """
+    degrees, failure = _Degrees(released), failure_probability(confidence) / 2
+    each = np.ones(len(degrees.first), np.int64)
+    low, high = _ends(released, each, each, failure)
+    return _whole(float(degrees.users.sum()), low, high, confidence)
+
+
+def number_of_contributions(released: ReleasedDegrees, confidence: float = CONFIDENCE) -> Estimate:
+    """Estimates how many pairs (user, partition) there are. A user with more partitions than the
+    largest degree counts as having that degree. If the degrees show such users
+    (``users_of_no_end``), there is no upper end. The proof is that of ``kept_part``.
+
+    Raises:
+      ValueError: see ``number_of_users``.
+
+    >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 0), 0.1)
+    >>> print(number_of_contributions(released))
+    120,000 (119,732 to 120,268, 95% confidence)
+    """
+    degrees, failure = _Degrees(released), failure_probability(confidence) / 2
+    low, high = _ends(released, degrees.first, degrees.last, failure)
+    estimate = _whole(degrees.total, low, high, confidence)
+    if users_of_no_end(released, confidence) is not None:
+        return replace(estimate, high=math.inf)
+    return estimate
+
+
+def _whole(value: float, low: float, high: float, confidence: float) -> Estimate:
+    """Returns an estimate of a whole number, from bounds on it."""
+    return clamped_estimate(round(value), math.ceil(low), math.floor(high), confidence)
 
 
 def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -> Estimate | None:
@@ -239,7 +288,7 @@ def kappa_table(choice: KappaChoice) -> str:
             "about the largest distance (half of L1) from the list of all pairs: half of what\n"
             "is dropped, and noise on a Zipf list; of other kinds: the noise on two other lists"
         )
-    endless, warning, at_least = choice.endless_users, "", ""
+    endless, warning = choice.endless_users, ""
     largest_degree = f"{choice.max_degree:,}"
     if endless is not None:
         warning = (
@@ -247,7 +296,6 @@ def kappa_table(choice: KappaChoice) -> str:
             f"{largest_degree} partitions or more: a larger\nmax_degree would say how many; until "
             "then, more is dropped than the table knows of\n"
         )
-        at_least = "at least "
     rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
     for plan in choice.plans:
         least, most = percents(plan.kept.low, plan.kept.high, 1)
@@ -260,7 +308,7 @@ def kappa_table(choice: KappaChoice) -> str:
         row.append(f"{plan.error:,.0f} *" if is_recommended else f"{plan.error:,.0f}")
         rows.append(row)
     return (
-        f"about {choice.users:,.0f} users, {at_least}{choice.contributions:,.0f} contributions\n"
+        f"users: {choice.users}\ncontributions: {choice.contributions}\n"
         f"{text_table(rows)}\n"
         f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
         f"with more\nthan {largest_degree} partitions counts in every column as one with "

@@ -296,7 +296,7 @@ def test_kappa_and_plans(capsys):
     choice = session.choose_kappa(VISITS, **options, max_degree=12)
     assert 1 <= choice.recommended <= 10 and session.remaining.epsilon == 0
     assert f"max_partitions_per_user={choice.recommended}" in repr(choice)
-    assert len(repr(choice).splitlines()) == len(choice.plans) + 7
+    assert len(repr(choice).splitlines()) == len(choice.plans) + 8
     with pytest.raises(ValueError, match="either users or reference"):
         dp.plan(1)
     with pytest.raises(ValueError, match="reference is empty"):

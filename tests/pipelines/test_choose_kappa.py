@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -25,7 +26,11 @@ def test_the_release_the_table_and_the_ledger(tmp_path, capsys, failure):
     flags = ["--epsilon=0.4", f"--ledger={path}", f"--plot={tmp_path}/kappa.png"]
     assert command(tmp_path, *flags) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"{tmp_path}/out/{DEGREES_FILE}\nabout ")
+    first, users, contributions, *_ = out.splitlines()
+    assert first == f"{tmp_path}/out/{DEGREES_FILE}"
+    interval = r"[\d,]+ \([\d,]+ (to [\d,]+|or more), 95% confidence\)"
+    assert re.fullmatch(f"users: {interval}", users)
+    assert re.fullmatch(f"contributions: {interval}", contributions)
     assert "* recommended: max_partitions_per_user=3\n" in out
     assert (tmp_path / "kappa.png").read_bytes().startswith(b"\x89PNG")
     stated = statement(tmp_path)
