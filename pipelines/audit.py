@@ -7,54 +7,28 @@ epsilon. If both distributions of outputs are known exactly, epsilon is too.
 from __future__ import annotations
 
 import argparse
-import functools
-import itertools
 import json
-import math
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
-import gmpy2
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, NOISY_COUNT, PARTITION, USER, decoded
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
+from dp_transforms.columnar.columns import PARTITION, USER, decoded
 from dp_transforms.engines.progress import Stage, end_lines, terminal_only
-from dp_transforms.engines.round_kernels import select_in_memory
-from dp_transforms.engines.selection_kernels import select_from_counts
 from dp_transforms.errors import InputError
-from dp_transforms.evaluation import (
-    Statistic,
-    epsilon_lower_bound,
-    exact_epsilon,
-    exact_partition_epsilon,
-)
+from dp_transforms.evaluation import epsilon_lower_bound
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.paths import FileRange, local_path, match_files
 from dp_transforms.files.record_files import format_of
 from dp_transforms.files.release_files import read_frequency_list
-from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, NoisyCoordinates
-from dp_transforms.mechanisms.decimals import float_above
-from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, FrobeniusCoordinates
-from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.mechanisms.selection import STRATEGIES, SelectionStrategy, WeightedStrategy
+from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import make_strategy
-from dp_transforms.mechanisms.selection.strategy import CountStrategy
-from dp_transforms.mechanisms.tape_contexts import BOUND_CONTRIBUTIONS
-from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import FAILURE, SUCCESS, command_line, flag_values
+from pipelines.neighbour_audits import Audit, list_audit, records_list_audit, selection_audit
 
 FREQUENCY_LIST = "frequency_list"
-Report = Callable[[int], None]
-_MOST_ENUMERATED = 12
 
 # Exact values are rounded when they become floats: a promise is broken only beyond this share.
 _ROUNDING = 1e-9
@@ -150,47 +124,76 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
       ValueError: a flag is missing, or flags exclude each other.
       InputError: a file cannot be read, or lacks the user.
     """
-    is_list = flags.mechanism == FREQUENCY_LIST
-    max_partitions = flags.max_partitions_per_user
-    if is_list and (flags.delta is not None or flags.noisy_counts):
-        raise ValueError("--delta and --noisy_counts are for strategies that select partitions")
-    if not is_list and flags.delta is None:
-        raise ValueError(f"--delta is needed for the strategy {flags.mechanism}")
+    _check_mechanism_flags(flags)
     if (flags.input is None) == (flags.frequency_list is None):
         raise ValueError("give either --input and --user, or --frequency_list and --neighbour")
-    if flags.frequency_list is not None:
-        if not is_list or flags.neighbour is None:
-            raise ValueError(
-                "--frequency_list needs --neighbour and --mechanism=frequency_list; strategies "
-                "need --input and --user"
-            )
-        command_line.refuse(
-            flags,
-            "is for --input: --frequency_list and --neighbour hold counts",
-            *("user", "user_column", "partition_column"),
+    if flags.input is None:
+        _check_flags_of_lists(flags)
+        return _audit_of_lists(flags)
+    _check_flags_of_records(flags)
+    return _audit_of_records(flags)
+
+
+def _check_mechanism_flags(flags: argparse.Namespace) -> None:
+    """Raises a ValueError unless --delta and --noisy_counts are those that --mechanism takes."""
+    if flags.mechanism == FREQUENCY_LIST:
+        if flags.delta is not None or flags.noisy_counts:
+            raise ValueError("--delta and --noisy_counts are for strategies that select partitions")
+    elif flags.delta is None:
+        raise ValueError(f"--delta is needed for the strategy {flags.mechanism}")
+
+
+def _check_flags_of_lists(flags: argparse.Namespace) -> None:
+    """Raises a ValueError unless the flags describe two frequency lists."""
+    if flags.mechanism != FREQUENCY_LIST or flags.neighbour is None:
+        raise ValueError(
+            "--frequency_list needs --neighbour and --mechanism=frequency_list; strategies "
+            "need --input and --user"
         )
-        first, second = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
-        if (distance := first.l1_distance(second)) > max_partitions:
-            raise ValueError(
-                f"--frequency_list and --neighbour are {distance:,} apart in L1, and neighbours "
-                f"at most {max_partitions:,}: give two lists that differ by one user, or the "
-                "--max_partitions_per_user that was promised"
-            )
-        return list_audit(partition_mechanism(flags.epsilon, max_partitions), first, second)
+    command_line.refuse(
+        flags,
+        "is for --input: --frequency_list and --neighbour hold counts",
+        *("user", "user_column", "partition_column"),
+    )
+
+
+def _check_flags_of_records(flags: argparse.Namespace) -> None:
+    """Raises a ValueError unless the flags describe records and a user of them."""
     if flags.neighbour is not None:
         raise ValueError(
             "--neighbour is for --frequency_list: the neighbour of --input is made by --user"
         )
     if flags.user is None:
         raise ValueError("--user is needed: the neighbour does not have this user's records")
-    table, without, own = _neighbours(flags)
-    if is_list:
-        return records_list_audit(
-            partition_mechanism(flags.epsilon, max_partitions), table, without
+
+
+def _audit_of_lists(flags: argparse.Namespace) -> Audit:
+    """Reads two frequency lists and returns the audit on them. Raises a ValueError if they are no
+    neighbours."""
+    max_partitions = flags.max_partitions_per_user
+    first, second = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
+    if (distance := first.l1_distance(second)) > max_partitions:
+        raise ValueError(
+            f"--frequency_list and --neighbour are {distance:,} apart in L1, and neighbours "
+            f"at most {max_partitions:,}: give two lists that differ by one user, or the "
+            "--max_partitions_per_user that was promised"
         )
-    budget = flags.epsilon, flags.delta
+    return list_audit(partition_mechanism(flags.epsilon, max_partitions), first, second)
+
+
+def _audit_of_records(flags: argparse.Namespace) -> Audit:
+    """Reads records and returns the audit on them and on those of all users but one."""
+    max_partitions = flags.max_partitions_per_user
+    table, without, own = _neighbours(flags)
+    if flags.mechanism == FREQUENCY_LIST:
+        mechanism = partition_mechanism(flags.epsilon, max_partitions)
+        return records_list_audit(mechanism, table, without)
     strategy = make_strategy(
-        flags.mechanism, *budget, flags.noisy_counts, max_partitions_per_user=max_partitions
+        flags.mechanism,
+        flags.epsilon,
+        flags.delta,
+        flags.noisy_counts,
+        max_partitions_per_user=max_partitions,
     )
     return selection_audit(strategy, table, without, own, flags.noisy_counts)
 
@@ -268,205 +271,6 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
         raise InputError(f"{path} has no records of the user {flags.user!r}")
     own = pc.unique(theirs[PARTITION]).to_pylist()
     return table, table.filter(pc.invert(is_user)), own
-
-
-@dataclass(frozen=True)
-class Audit:
-    """A test of a mechanism on a pair of neighbours.
-
-    Attributes:
-      inputs: the two neighbouring inputs.
-      draw: returns a number of independent outputs of an input, and reports how many are drawn.
-      statistics: functions of outputs; events are sets of their values.
-      exact: returns the exact epsilon at this delta; None if the distributions are not known.
-      epsilon: the promised epsilon.
-      pair: the inputs, in words.
-      delta: the promised delta.
-    """
-
-    inputs: tuple[Any, Any]
-    draw: Callable[[Any, int, Report], list[Any]]
-    statistics: Sequence[Statistic]
-    exact: Callable[[], float] | None
-    epsilon: float
-    pair: str
-    delta: float = 0.0
-
-
-def list_audit(
-    mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
-) -> Audit:
-    """Returns the audit of a mechanism on two lists."""
-    lists = (frequency_list, neighbour)
-    return Audit(
-        inputs=lists,
-        draw=functools.partial(_releases, mechanism),
-        statistics=(functools.partial(_loss, lists=lists),),
-        exact=functools.partial(exact_partition_epsilon, mechanism, *lists),
-        epsilon=mechanism.epsilon_cost,
-        pair=f"two lists, {frequency_list.l1_distance(neighbour):,} apart in L1",
-    )
-
-
-def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: pa.Table) -> Audit:
-    """Returns the audit of the way from records to a released list, on records with and without a
-    user."""
-
-    def bounded(records: pa.Table, secret: JobSecret) -> FrequencyList:
-        counts = _counts(records, mechanism.sensitivity, secret)
-        return FrequencyList.from_histogram(histogram(counts))
-
-    def draw(records: pa.Table, count: int, drawn: Report) -> list[Any]:
-        bounded_lists = (bounded(records, JobSecret.from_os()) for _ in range(count))
-        lists = [*_reported(bounded_lists, drawn)]
-        # The draws from equal lists are made together, since their preparation takes long.
-        released = {f: iter(_releases(mechanism, f, n)) for f, n in Counter(lists).items()}
-        return [next(released[f]) for f in lists]
-
-    fixed = JobSecret.from_os()
-    audit = list_audit(mechanism, bounded(table, fixed), bounded(without, fixed))
-    if not _is_bounded_at_random(table, mechanism.sensitivity):
-        return audit
-    return replace(
-        audit, inputs=(table, without), draw=draw, exact=None, pair=_removed(table, without)
-    )
-
-
-def selection_audit(
-    strategy: SelectionStrategy,
-    table: pa.Table,
-    without: pa.Table,
-    own: Iterable[Any],
-    noisy_counts: bool = False,
-) -> Audit:
-    """Returns the audit of the way from records to selected partitions, perhaps with noisy counts,
-    on records with and without a user who has the partitions ``own``."""
-    names = frozenset(own)
-    max_partitions = strategy.max_partitions_per_user
-    exact = None
-    if (
-        isinstance(strategy, CountStrategy)
-        and not noisy_counts
-        and len(names) <= _MOST_ENUMERATED
-        and not _is_bounded_at_random(table, max_partitions)
-    ):
-        distribution, other = (
-            _distribution_of_names(strategy, records, max_partitions, names)
-            for records in (table, without)
-        )
-        exact = functools.partial(exact_epsilon, distribution, other, gmpy2.mpq(strategy.delta))
-
-    selected = names.intersection
-
-    def number(output: dict[Any, int]) -> int:
-        return len(selected(output))
-
-    def noisy_sum(output: dict[Any, int]) -> tuple[int, int]:
-        return number(output), sum(output[name] for name in selected(output))
-
-    def draw(records: pa.Table, count: int, drawn: Report) -> list[dict[Any, int]]:
-        selections = (
-            _select(strategy, noisy_counts, records, JobSecret.from_os()) for _ in range(count)
-        )
-        return [*_reported(selections, drawn)]
-
-    return Audit(
-        inputs=(table, without),
-        draw=draw,
-        statistics=(selected, number, *([noisy_sum] if noisy_counts else [])),
-        exact=exact,
-        epsilon=float_above(Fraction(strategy.epsilon)),
-        delta=float(strategy.delta),
-        pair=_removed(table, without),
-    )
-
-
-def _removed(table: pa.Table, without: pa.Table) -> str:
-    return f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed"
-
-
-def _counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
-    key = secret.key(BOUND_CONTRIBUTIONS)
-    return sum_counts(count_pairs(distinct_pairs(records, at_most=max_partitions, key=key)))
-
-
-def _select(
-    strategy: SelectionStrategy, noisy_counts: bool, records: pa.Table, secret: JobSecret
-) -> dict[Any, int]:
-    """Returns the selected partitions with their noisy counts, which are 0 if none are wanted."""
-    if isinstance(strategy, WeightedStrategy):
-        selected = select_in_memory(distinct_pairs(records), strategy, secret)
-    else:
-        assert isinstance(strategy, CountStrategy)
-        counts = _counts(records, strategy.max_partitions_per_user, secret)
-        selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)
-    names = selected[PARTITION].to_pylist()
-    noisy = selected[NOISY_COUNT].to_pylist() if noisy_counts else [0] * len(names)
-    return dict(zip(names, noisy, strict=True))
-
-
-def _distribution_of_names(
-    strategy: CountStrategy, records: pa.Table, max_partitions: int, names: Iterable[Any]
-) -> dict[tuple[bool, ...], Any]:
-    """Returns the probability of each selection from the partitions ``names``. A strategy decides
-    about them independently, so probabilities are products."""
-    table = _counts(records, max_partitions, JobSecret.from_os())
-    counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
-    keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]
-    return {
-        choice: math.prod(
-            (keep if kept else 1 - keep for keep, kept in zip(keeps, choice, strict=True)),
-            start=gmpy2.mpq(1),
-        )
-        for choice in itertools.product((False, True), repeat=len(keeps))
-    }
-
-
-def _is_bounded_at_random(records: pa.Table, max_partitions: int) -> bool:
-    """Returns whether some user has more partitions than are kept."""
-    return max(user_degrees(distinct_pairs(records)), default=0) > max_partitions
-
-
-def _releases(
-    mechanism: PartitionMechanism,
-    private: FrequencyList,
-    count: int,
-    drawn: Report = lambda number: None,
-) -> list[Any]:
-    """Returns released lists or, for the Frobenius mechanism, the noisy coordinates that determine
-    them."""
-    if not isinstance(mechanism, FrobeniusMechanism):
-        # All are drawn together, since a preparation takes as long as many draws.
-        released = mechanism.release_many(private, count)
-        drawn(count)
-        return released
-    return [*_reported((mechanism.noisy_coordinates(private) for _ in range(count)), drawn)]
-
-
-def _reported(outputs: Iterable[Any], drawn: Report) -> Iterator[Any]:
-    """Yields outputs, and reports each one when it is drawn."""
-    for output in outputs:
-        drawn(1)
-        yield output
-
-
-def _loss(
-    released: FrequencyList | NoisyCoordinates, lists: tuple[FrequencyList, FrequencyList]
-) -> int:
-    """Returns the distance of an output from the second list less that from the first.
-
-    The ratio of the output's probabilities, given either list, is a function of this number alone.
-    """
-    if isinstance(released, FrequencyList):
-        return released.l1_distance(lists[1]) - released.l1_distance(lists[0])
-    there, here = (
-        sum(
-            int(np.abs(noisy - coordinates.of(arm, np.arange(1, len(noisy) + 1))).sum())
-            for arm, noisy in ((ROWS, released.rows), (COLUMNS, released.columns))
-        )
-        for coordinates in map(FrobeniusCoordinates, lists[::-1])
-    )
-    return there - here
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from dp_transforms.mechanisms import (
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition.table import PartitionTable
 from dp_transforms.mechanisms.selection import OptimalSelection
-from pipelines.audit import list_audit
+from pipelines.neighbour_audits import list_audit
 from tests import enumeration
 from tests.cases import refused
 from tests.tapes import InsecureSeededTape
