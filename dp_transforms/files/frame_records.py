@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import numbers
 import operator
 import os
 import re
-import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
@@ -23,6 +21,8 @@ from dp_transforms.errors import (
     ValuesError,
     as_input_error,
 )
+from dp_transforms.files.arrow_columns import CHUNK_RECORDS as _CHUNK_RECORDS
+from dp_transforms.files.arrow_columns import SEVERAL_TYPES, table_of
 from dp_transforms.files.logical_types import (
     fields_at,
     logical_name,
@@ -30,16 +30,14 @@ from dp_transforms.files.logical_types import (
     record_table,
     unstated,
 )
-from dp_transforms.files.record_files import RecordFiles, RecordSource
+from dp_transforms.files.record_files import RecordFiles, RecordSource, check_different
+from dp_transforms.mechanisms.arguments import boolean
 from dp_transforms.runtime.python_values import (
     column_name,
-    column_of,
-    frame_column,
     nested_value,
     several_names,
 )
 
-_CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
 _FRAMES = ("pandas", "polars")
 _ADVICE = {
@@ -50,11 +48,7 @@ _ADVICE = {
     "to Parquet files and give their path",
 }
 """What data of some modules are, and what to give instead, for errors."""
-_SEVERAL_TYPES = (
-    f"the table has values of several types (text, if the first {_CHUNK_RECORDS:,} records have "
-    "none), or of a type that Arrow does not have: give it one type"
-)
-_A_COLUMN = f"a column of {_SEVERAL_TYPES}"
+_A_COLUMN = f"a column of {SEVERAL_TYPES}"
 
 Names = str | int | Sequence[str | int]
 """The name or position of one column, or those of several."""
@@ -64,6 +58,8 @@ Names = str | int | Sequence[str | int]
 class RecordArguments:
     """The arguments by which functions name records: an object in memory or a path, and columns.
 
+    They are checked when this is made, as far as that needs no look at the data.
+
     Attributes:
       data, user, partition, drop_nulls: see ``dp_transforms.release``.
       groups: further columns to read: groups of users, or levels of a hierarchy.
@@ -72,6 +68,12 @@ class RecordArguments:
       span: the days of the periods, as ``filenames.days_of`` takes them.
       attributes: columns of attributes of users, in place of ``partition``.
       public: public names of partitions, which must have the types of the records' partitions.
+      called: what the caller calls data, user and partition, for errors.
+
+    Raises:
+      ValueError: a column is not named or named twice, or drop_nulls is no bool.
+      InputError: the data are an iterator that an earlier release has read.
+      TypeError: the data are of no kind that can be read.
     """
 
     data: Any = dataclasses.field(repr=False)  # it may be private
@@ -84,6 +86,38 @@ class RecordArguments:
     span: str | None = None
     attributes: Sequence[str] | None = None
     public: pa.Array | None = dataclasses.field(default=None, repr=False)
+    called: tuple[str, str, str] = ("data", "user", "partition")
+
+    def __post_init__(self) -> None:
+        boolean("drop_nulls", self.drop_nulls)
+        _check_kind(self.data, self.called[0])
+        with self._listed_names():
+            check_different([self._user, *self._partitions, *self._others])
+        self.check_unread()
+
+    @property
+    def _user(self) -> str:
+        return str(column_name(self.called[1], self.user))
+
+    @property
+    def _partitions(self) -> list[str]:
+        if self.attributes is not None:
+            return []
+        return [*map(str, several_names(self.partition, self.called[2]))]
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        """The further columns."""
+        named: list[tuple[str, Any]] = [("groups", name) for name in self.groups]
+        named += [("attributes", name) for name in self.attributes or ()]
+        if self.period is not None:
+            named.append(("time", self.time))
+        return tuple(str(column_name(argument, name)) for argument, name in named)
+
+    def _listed_names(self) -> contextlib.AbstractContextManager[None]:
+        """Hides names in errors if several partition columns are given. See ``listed_names``."""
+        is_list = isinstance(self.partition, (list, tuple))
+        return listed_names(self.called[2], self._partitions if is_list else ())
 
     def check_unread(self) -> None:
         """Raises an InputError if the data can be read once, and an earlier release has read them.
@@ -98,28 +132,18 @@ class RecordArguments:
         """Returns the source of the records.
 
         Raises:
-          ValueError: a column is not named.
           InputError, TypeError: see ``FrameRecords``, ``RecordFiles``, and
             ``check_public_partitions``.
         """
         self.check_unread()
-        data = self.data
-        partitions = [] if self.attributes is not None else several_names(self.partition)
-        columns = str(column_name("user", self.user)), [*map(str, partitions)]
-        named: list[tuple[str, Any]] = [("groups", name) for name in self.groups]
-        named += [("attributes", name) for name in self.attributes or ()]
-        if self.period is not None:
-            named.append(("time", self.time))
-        others = tuple(str(column_name(argument, name)) for argument, name in named)
+        data, columns = self.data, (self._user, self._partitions)
         options: dict[str, Any] = {
             "drop_nulls": self.drop_nulls,
-            "attribute_columns": others,
+            "attribute_columns": self._others,
             "drop_option": "drop_nulls=True",
         }
         source: RecordSource
-        if isinstance(data, str) and (len(data) > 4096 or not data.isprintable()):
-            raise _unknown(data)  # records as text, not a path
-        with listed_names("partition", () if isinstance(self.partition, str) else columns[1]):
+        with self._listed_names():
             if isinstance(data, (str, os.PathLike)):
                 source = RecordFiles(os.fspath(data), *columns, **options)
             else:
@@ -283,7 +307,7 @@ class FrameRecords(RecordSource):
         columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
         if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
             raise InputError("the table has columns that are not equally long")
-        table = _table_of(columns)
+        table = table_of(columns)
         return table.num_rows, iter([table])
 
     def _needed_of(self, columns: Sequence[str]) -> list[str]:
@@ -323,7 +347,7 @@ class FrameRecords(RecordSource):
         while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
             with as_input_error(fault, kinds):
                 values = {name: _values(chunk, name) for name in self._columns}
-            yield _table_of(values)
+            yield table_of(values)
 
 
 def _errors_of_data(
@@ -374,18 +398,35 @@ def _values(records: list[Any], name: str) -> list[Any]:
     raise TypeError
 
 
-def _unknown(data: Any) -> TypeError:
+def _check_kind(data: Any, argument: str) -> None:
+    """Raises a TypeError if the type of data shows that they cannot be read, without a look at
+    them. The message names the argument."""
+    kind = type(data)
+    library = kind.__module__.partition(".")[0]
+    if isinstance(data, str):
+        is_known = len(data) <= 4096 and data.isprintable()  # records as text are no path
+    elif isinstance(data, (bytes, type)) or library in _ADVICE:
+        is_known = False
+    elif library in _FRAMES:
+        is_known = hasattr(kind, "columns")  # a series has none
+    else:
+        is_known = hasattr(data, "__arrow_c_stream__") or isinstance(data, os.PathLike | Iterable)
+    if not is_known:
+        raise _unknown(data, argument)
+
+
+def _unknown(data: Any, argument: str = "data") -> TypeError:
     """Returns the error for data of a kind that cannot be read, with what to give instead."""
     module = type(data).__module__.partition(".")[0]
     if module in _ADVICE:
-        return TypeError(f"the data are {_ADVICE[module]}")
+        return TypeError(f"{argument} must not be {_ADVICE[module]}")
     if isinstance(data, Mapping):
         return TypeError(
             "a dictionary of data must hold columns, such as lists or arrays, but holds single "
             "values: give counts to release_counts, and one record as a list of one dictionary"
         )
     return TypeError(
-        "the data must be a data frame or another object with __arrow_c_stream__, a dictionary "
+        f"{argument} must be a data frame or another object with __arrow_c_stream__, a dictionary "
         f"of columns, an iterable of records, or a path, got {type(data).__name__}"
     )
 
@@ -399,67 +440,6 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
             kind = schema.field(known).type if known >= 0 else pa.string()
             table = table.set_column(place, field.name, pa.nulls(table.num_rows, kind))
     return table
-
-
-def _table_of(columns: Mapping[str, Any]) -> pa.Table:
-    """Returns a table of columns. Raises an InputError that names a column of several types, or of
-    a type that Arrow does not have."""
-    arrays = {}
-    for name, values in columns.items():
-        with as_input_error(f"column {name!r} of {_SEVERAL_TYPES}"):
-            arrays[name] = pa.table({name: _column(values, name)})[name]
-    return pa.table(arrays)
-
-
-def _column(values: Any, name: str) -> Any:
-    """Returns an Arrow column of the values of any container.
-
-    Raises:
-      InputError: values are integers beyond 64 bits.
-      TypeError: Python values are of several types, or the container is no column.
-    """
-    try:
-        return _column_of_container(values, name)
-    except TypeError:
-        if isinstance(values, Iterable) and not isinstance(values, (str, bytes, Set, Mapping)):
-            items = _without_missing(values)
-            integers = [value for value in items if value is not None]
-            all_integers = all(isinstance(value, numbers.Integral) for value in integers)
-            if all_integers and any(not -(2**63) <= value < 2**63 for value in integers):
-                raise InputError(
-                    f"column {name!r} has integers beyond 64 bits: make all of its values text"
-                ) from None
-        raise
-
-
-def _column_of_container(values: Any, name: str) -> Any:
-    """Returns an Arrow column of the values of a container; raises a TypeError if it cannot be
-    one."""
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        return values
-    if type(values).__module__.startswith("pandas"):
-        return frame_column(sys.modules["pandas"].Series(values), name)
-    if hasattr(values, "__arrow_c_stream__"):
-        if str(getattr(values, "dtype", "")) == "Object":
-            raise TypeError  # polars gives addresses in memory for objects of Python
-        return pa.chunked_array(values)
-    if str(getattr(values, "dtype", "object")) != "object":
-        # NumPy makes floats of an empty list.
-        return pa.array(values) if len(values) else pa.nulls(0)
-    if isinstance(values, (str, bytes, Set, Mapping)):
-        raise TypeError  # text is no column, and sets and mappings have no order
-    values = _without_missing(values)
-    return column_of(values, name) if values else pa.nulls(0)
-
-
-def _without_missing(values: Iterable[Any]) -> list[Any]:
-    """Returns the values, with None in place of the values by which pandas marks missing ones."""
-    pandas = sys.modules.get("pandas")
-    # Another thread may be importing pandas, which then lacks these: then no value is one of them.
-    not_a_time, missing = getattr(pandas, "NaT", None), getattr(pandas, "NA", None)
-    if not_a_time is None and missing is None:
-        return list(values)
-    return [None if value is not_a_time or value is missing else value for value in values]
 
 
 def _is_column(values: Any) -> bool:

@@ -52,6 +52,16 @@ class RecordFormat(ABC):
         """Yields some columns of the records that begin in a range."""
 
 
+def check_different(columns: Sequence[str]) -> None:
+    """Raises a ColumnError if a column is given twice."""
+    for column in columns:
+        if columns.count(column) > 1:
+            rule = "users, partitions, groups and times must be different columns"
+            raise ColumnError.about(
+                column, f"that is given twice: {rule}", f"{rule}, got {', '.join(columns)}"
+            )
+
+
 class RecordSource(ABC):
     """A source of records, which yields tables with the columns user and partition.
 
@@ -98,14 +108,7 @@ class RecordSource(ABC):
         # The user's and the partition's columns come first; attributes follow.
         self._needed = 1 + len(partition_columns)
         self._drop_nulls, self._drop_option = drop_nulls, drop_option
-        for column in self._columns:
-            if self._columns.count(column) > 1:
-                rule = "users, partitions, groups and times must be different columns"
-                raise ColumnError.about(
-                    column,
-                    f"that is given twice: {rule}",
-                    f"{rule}, got {', '.join(self._columns)}",
-                )
+        check_different(self._columns)
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:

@@ -65,7 +65,8 @@ def degrees(
         pairs = edges
     elif (source, target) != (0, 1):
         raise ValueError("source and target are columns of records, and a graph has none")
-    records = RecordArguments(pairs, source, target, drop_nulls)
+    called = "edges", "source", "target"
+    records = RecordArguments(pairs, source, target, drop_nulls, called=called)
     ((element,),), statement = run_spec(spec, session, secret, records, given=edges)
     if isinstance(element, ProjectedList):
         return ListRelease(element.released, statement | element.entries)

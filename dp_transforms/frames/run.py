@@ -18,7 +18,7 @@ from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.releases import ListAndNamesSpec, ReleaseSpec
 from dp_transforms.releases.base import Statement, time_entry
-from dp_transforms.runtime.job_secret import JobSecret, claimed
+from dp_transforms.runtime.job_secret import JobSecret, check_secret, claimed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,11 +62,9 @@ def collect(
       statements about the time and the budget.
 
     Raises:
-      InputError: the data are an iterator that an earlier release has read.
-      TypeError: session is not a Session.
+      TypeError: session is no Session, or secret no JobSecret.
     """
-    # ``open`` asks this too, but only when the price is reserved.
-    records.check_unread()
+    check_secret(secret)
     with enough_memory(), charge(session, spec.requests) as entry:
         source = records.open()
         source.check_groups(spec.public_groups)

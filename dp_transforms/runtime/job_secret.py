@@ -197,10 +197,15 @@ def release_histogram(
 def claimed(secret: JobSecret | None, pipeline: Any) -> JobSecret:
     """Returns the secret, or a fresh one if it is None, which serves a pipeline or a source from
     now on. See ``beam.pipeline_secret.secret_for`` for errors."""
+    check_secret(secret)
     secret = JobSecret.from_os() if secret is None else secret
-    if not isinstance(secret, JobSecret):
+    secret.claim(pipeline)
+    return secret
+
+
+def check_secret(secret: Any) -> None:
+    """Raises a TypeError unless this is a secret, or None for a fresh one."""
+    if not isinstance(secret, JobSecret | None):
         raise TypeError(
             f"secret must be a JobSecret, such as JobSecret.from_os(), got {type(secret).__name__}"
         )
-    secret.claim(pipeline)
-    return secret

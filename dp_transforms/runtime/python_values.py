@@ -41,18 +41,18 @@ def _is_beam_row(kind: type) -> bool:
     return kind is getattr(sys.modules.get("apache_beam"), "Row", object)
 
 
-def several_names(partition: Any) -> list[Any]:
-    """Returns a list of the columns of a partition, given one or several. Raises a ValueError if
-    there is none."""
+def several_names(partition: Any, argument: str = "partition") -> list[Any]:
+    """Returns a list of the columns of a partition, given one or several. Raises a ValueError that
+    names the argument if there is none."""
     if isinstance(partition, (list, tuple)):
-        names = [column_name("partition", name) for name in partition]
+        names = [column_name(argument, name) for name in partition]
         if 0 < len(names) <= _MOST_NAMES:
             return names
         raise ValueError(
-            f"partition must name at least one column, and {_MOST_NAMES} at most: give the name of "
-            "one, or a list of names"
+            f"{argument} must name at least one column, and {_MOST_NAMES} at most: give the name "
+            "of one, or a list of names"
         )
-    return [column_name("partition", partition)]
+    return [column_name(argument, partition)]
 
 
 def column_name(argument: str, name: Any) -> str | int:

@@ -308,8 +308,8 @@ def test_a_want_of_memory_is_told_as_one():
     ],
 )
 def test_arguments_are_checked_before_data_are_read(more, message):
-    # 7 would be refused as soon as it is looked at.
-    data = pl.DataFrame(schema=["who", "page"]) if "who" in more.values() else 7
+    # [7] would be refused as soon as it is looked at.
+    data = pl.DataFrame(schema=["who", "page"]) if "who" in more.values() else [7]
     with pytest.raises((TypeError, ValueError), match=message):
         dp.release(data, **LIST | more)
 

@@ -33,8 +33,8 @@ def test_a_session_spends_and_refuses_before_it_reads():
     budget = names.statement["budget"]
     assert [line["epsilon"] for line in budget["ledger"]] == ["0.5", "0.25"]
     assert (budget["epsilon"], budget["delta"]) == ("1", "0.00001")
-    # 7 would be refused as soon as it is looked at.
-    for data in (7, VISITS):
+    # [7] would be refused as soon as it is looked at.
+    for data in ([7], VISITS):
         with pytest.raises(BudgetExceededError, match=r"only epsilon 0\.25"):
             session.release(data, **LIST | {"epsilon": 0.26})
     with pytest.raises(BudgetExceededError):
@@ -208,3 +208,43 @@ def test_a_budget_that_pays_for_nothing_is_refused_when_it_is_made(tmp_path, eps
     with refused:
         dp.Session.create(tmp_path / "ledger", epsilon)
     assert not (tmp_path / "ledger").exists()
+
+
+class NoData:
+    """An object that is no data."""
+
+
+WRONG_ARGUMENTS = {
+    "no data": ({"data": None}, "data must be a data frame .* got NoneType"),
+    "an object": ({"data": NoData()}, "data must be a data frame .* got NoData"),
+    "a series": ({"data": VISITS["who"]}, "data must be a data frame .* got Series"),
+    "an array": ({"data": np.zeros((3, 2))}, "data must not be a NumPy array"),
+    "records as text": ({"data": "who,page\n1,2\n"}, "data must be a data frame"),
+    "no user": ({"user": None}, "user must name a column"),
+    "no partition": ({"partition": []}, "partition must name at least one column"),
+    "one column for both": ({"partition": "who"}, "must be different columns, got who, who"),
+    "a column twice": ({"partition": ["page", "page"]}, r"partition lists a name \(number 1 of 2"),
+    "nulls to drop": ({"drop_nulls": "yes"}, "drop_nulls must be True or False, got 'yes'"),
+    "a secret in bytes": ({"secret": b"secret"}, "secret must be a JobSecret"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_ARGUMENTS)
+def test_arguments_are_checked_before_a_price_is_reserved(wrong):
+    arguments, text = WRONG_ARGUMENTS[wrong]
+    session = dp.Session(epsilon=1)
+    with pytest.raises((ValueError, TypeError), match=text):
+        session.release(**{"data": VISITS, **LIST, **arguments})
+    # Not even a free failure is used up.
+    assert not len(session.history)
+
+
+def test_errors_about_edges_name_the_arguments_of_edges():
+    for arguments, text in (
+        ({"edges": 7}, "edges must be a data frame"),
+        ({"source": None}, "source must name a column"),
+        ({"target": ""}, "target must name a column"),
+        ({"edges": [("a",)]}, "not all records have 0, 1"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=text):
+            dp.degrees(**{"edges": [("a", "b")], "epsilon": 1, **arguments})
