@@ -13,7 +13,11 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
 from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
-from dp_transforms.postprocessing.kappa_choice import choose_kappa, kappa_table
+from dp_transforms.postprocessing.kappa_choice import (
+    check_later_release,
+    choose_kappa,
+    kappa_table,
+)
 from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
@@ -81,8 +85,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
     command_line.require(flags, "for_epsilon")
-    # This checks, with one made-up user, that there is a mechanism for these flags.
-    choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
+    check_later_release(flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
         why = "is for --input: an earlier release costs nothing more"
         command_line.refuse(flags, why, "epsilon", "max_degree")

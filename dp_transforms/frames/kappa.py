@@ -9,7 +9,7 @@ from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
 from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
+from dp_transforms.mechanisms.user_degrees import MAX_DEGREE
 from dp_transforms.postprocessing import kappa_choice
 from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.releases.user_degrees import DegreesOfUsers
@@ -60,8 +60,7 @@ def choose_kappa(
     3
     """
     spec = UserDegreesSpec(epsilon, max_degree)
-    # A choice for one made-up user raises, before anything is spent, the errors of arguments.
-    kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
+    kappa_choice.check_later_release(for_epsilon, for_delta)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,),), statement = run_spec(spec, session, secret, records)
     release = DegreesOfUsers(released, statement)

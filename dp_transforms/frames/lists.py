@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +12,13 @@ from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import charge, run_spec
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Number,
+    exact_fraction,
+    positive_integer,
+    positive_rational,
+)
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.releases import (
@@ -85,6 +92,7 @@ def release(
     >>> release.to_arrow().select(["rank", "frequency"]).to_pydict()
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
+    positive_rational("epsilon", epsilon)
     spec: ListSpec | AllRecordsSpec
     of_survey = survey_options(max_partitions_per_user, survey, largest_degree)
     if of_survey is None:
@@ -107,11 +115,12 @@ def survey_options(
     """Returns the ``SurveyOptions`` that these arguments give, besides kappa; None if the release
     has no survey. Raises a ValueError if arguments need a survey that the release does not have, or
     refuse the one that it needs."""
-    share: Number | None = None
+    share: ExactNumber | None = None
     is_asked_for = survey is True or max_partitions_per_user is None
     if survey is not None and not isinstance(survey, bool):
-        share, is_asked_for = exact_fraction("survey", survey), True
-        if not 0 < share < 1:
+        with contextlib.suppress(ValueError):  # Its message would leave out True and False.
+            share, is_asked_for = exact_fraction("survey", survey), True
+        if share is None or not 0 < share < 1:
             raise ValueError(
                 f"survey must be True, False, or a number between 0 and 1, got {shown(survey)}"
             )
@@ -148,6 +157,7 @@ def release_counts(
     ... ]
     'declared'
     """
+    positive_rational("epsilon", epsilon)
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     data, secret = counts, claimed(secret, spec)
     with charge(session, spec.requests) as entry:

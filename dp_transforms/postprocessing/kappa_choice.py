@@ -24,8 +24,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decimals import Number, positive_integer, positive_rational
+from dp_transforms.mechanisms.decimals import (
+    Number,
+    exact_fraction,
+    positive_integer,
+    positive_rational,
+)
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
@@ -144,6 +150,17 @@ def choose_kappa(
         users_of_no_end(released),
         int(degrees.last[-1]),
     )
+
+
+def check_later_release(for_epsilon: Number, for_delta: Number | None) -> None:
+    """Raises a ValueError, before anything is spent on degrees, if no kappa can be chosen for a
+    later release of this epsilon and delta. Messages about one of them call it ``for_epsilon`` or
+    ``for_delta``."""
+    positive_rational("for_epsilon", for_epsilon)
+    if for_delta is not None and not 0 < exact_fraction("for_delta", for_delta) < 1:
+        raise ValueError(f"for_delta must be between 0 and 1, got {shown(for_delta)}")
+    # A made-up user raises the errors of mechanisms.
+    choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
 
 
 def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDENCE) -> Estimate:

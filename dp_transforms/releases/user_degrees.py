@@ -108,6 +108,7 @@ class DegreesOfUsers(Release):
         ``dp_transforms.choose_kappa``."""
         from dp_transforms.postprocessing import kappa_choice
 
+        kappa_choice.check_later_release(for_epsilon, for_delta)
         return kappa_choice.choose_kappa(self.degrees, for_epsilon, for_delta)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:

@@ -169,9 +169,12 @@ def public_column(values: Any) -> pa.Array:
     """
     if isinstance(values, pa.Array) and len(values):
         return values
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    is_frame = hasattr(type(values), "columns")  # Its items are the names of its columns.
+    is_list = isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
+    if is_frame or not is_list:
         raise TypeError(
-            f"public_partitions must be several names, such as a list, got {type(values).__name__}"
+            "public_partitions must be several names, such as a list or one column, got "
+            f"{type(values).__name__}"
         )
     try:
         names = list(values)

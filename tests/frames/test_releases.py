@@ -304,7 +304,7 @@ def test_a_want_of_memory_is_told_as_one():
         ({"partition": "who"}, "must be different columns"),
         ({"mechanism": "magic"}, "mechanism must be one of"),
         ({"survey": 0}, "survey must be True, False, or a number between 0 and 1, got 0"),
-        ({"survey": ""}, "survey must be a"),
+        ({"survey": ""}, "survey must be True, False, or a number"),
     ],
 )
 def test_arguments_are_checked_before_data_are_read(more, message):

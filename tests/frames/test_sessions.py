@@ -248,3 +248,25 @@ def test_errors_about_edges_name_the_arguments_of_edges():
     ):
         with pytest.raises((ValueError, TypeError), match=text):
             dp.degrees(**{"edges": [("a", "b")], "epsilon": 1, **arguments})
+
+
+def test_errors_name_the_arguments_that_were_given():
+    visits = {"who": ["ann"], "page": ["home"]}
+    columns = {"data": visits, "user": "who", "partition": "page"}
+    kappa = columns | {"epsilon": 1, "for_epsilon": 1}
+    names = columns | {"epsilon": 1, "delta": 1e-6, "max_partitions_per_user": 1}
+    for function, arguments, text in (
+        (dp.release, columns | {"epsilon": None}, "epsilon must be .*, got None"),
+        (dp.release_counts, {"counts": [1], "epsilon": None, "max_partitions_per_user": 1},
+         "epsilon must be .*, got None"),
+        (dp.release, columns | {"epsilon": 1, "survey": "yes"}, "survey must be True, False, or"),
+        (dp.choose_kappa, kappa | {"for_epsilon": None}, "for_epsilon must be .*, got None"),
+        (dp.choose_kappa, kappa | {"for_epsilon": 0}, "for_epsilon must be .*, got 0"),
+        (dp.choose_kappa, kappa | {"for_delta": "x"}, "for_delta must be .*, got 'x'"),
+        (dp.choose_kappa, kappa | {"for_delta": 0}, "for_delta must be between 0 and 1, got 0"),
+        (dp.select, names | {"public_partitions": pl.DataFrame({"page": ["home"]})},
+         "public_partitions must be several names, .* got DataFrame"),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError), match=text) as caught:
+            function(**arguments)
+        assert "eta" not in str(caught.value).split()
