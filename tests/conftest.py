@@ -95,3 +95,13 @@ def postgresql():
 def url(postgresql):
     """The URL of a ledger that is not there yet."""
     return f"{postgresql.url}#of_test_{next(SCHEMAS)}"
+
+
+@pytest.fixture
+def without_buckets(monkeypatch):
+    """Beam checks no option of a bucket. With the extra gcp it would ask Google for credentials,
+    which takes minutes without a network."""
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+    name = "_warn_if_soft_delete_policy_enabled"
+    monkeypatch.setattr(GoogleCloudOptions, name, lambda self, argument: None, raising=False)

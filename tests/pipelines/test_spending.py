@@ -380,6 +380,7 @@ def test_a_query_that_fails_before_its_price_is_known_is_a_free_failure(tmp_path
 
 
 @pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.usefixtures("without_buckets")
 def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failure, dry):
     class DataflowRunner(PipelineRunner):
         def run_pipeline(self, pipeline, options):

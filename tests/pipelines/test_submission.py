@@ -147,6 +147,7 @@ def test_the_price_of_a_job_that_fails(tmp_path, engine, job, step, error, flags
         (None, "reserved"),
     ],
 )
+@pytest.mark.usefixtures("without_buckets")
 def test_a_job_that_dataflow_refuses_costs_nothing(tmp_path, job, monkeypatch, answers, state):
     rows = []
 
