@@ -1,7 +1,8 @@
 """Chooses kappa from a release of how many partitions users have, at no further cost.
 
 A small kappa drops records of users, and a large one adds noise. The released degrees tell how much
-is dropped; how much noise there is follows from simulations on public, made-up lists.
+is dropped, by the model of ``degree_survey``; how much noise there is follows from simulations on
+public, made-up lists.
 
 For a frequency list, the error is half the L1 distance between the list of all records and the
 release from bounded records. It is at most half of the dropped contributions plus the noise of the
@@ -36,6 +37,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing.decoded_surveys import decoded_survey
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     Estimate,
@@ -159,8 +161,8 @@ def check_later_release(for_epsilon: Number, for_delta: Number | None) -> None:
     positive_rational("for_epsilon", for_epsilon)
     if for_delta is not None and not 0 < exact_fraction("for_delta", for_delta) < 1:
         raise ValueError(f"for_delta must be between 0 and 1, got {shown(for_delta)}")
-    # A made-up user raises the errors of mechanisms.
-    choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
+    # Made-up users raise the errors of mechanisms.
+    choose_kappa(ReleasedDegrees((1,), (1_000,), 1.0), for_epsilon, for_delta)
 
 
 def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDENCE) -> Estimate:
@@ -179,7 +181,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDE
 
     >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
     >>> print(kept_part(released, 2))
-    0.9161 (0.9149 to 0.9173, 95% confidence)
+    0.9162 (0.9149 to 0.9173, 95% confidence)
     """
     kappa = positive_integer("kappa", kappa)
     degrees = _Degrees(released)
@@ -190,7 +192,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDE
     low, high = part_of_sum(kept, lost)
     if users_of_no_end(released, confidence) is not None:
         low = 0.0
-    return clamped_estimate(degrees.kept(kappa) / degrees.total, low, high, confidence)
+    return clamped_estimate(degrees.kept_share(kappa), low, high, confidence)
 
 
 def _ends(
@@ -214,12 +216,12 @@ def number_of_users(released: ReleasedDegrees, confidence: float = CONFIDENCE) -
       ValueError: confidence is not between 0 and 1, or the degrees show no user.
 
     >>> print(number_of_users(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)))
-    80,040 (79,950 to 80,130, 95% confidence)
+    80,034 (79,950 to 80,130, 95% confidence)
     """
     degrees, failure = _Degrees(released), failure_probability(confidence) / 2
     each = np.ones(len(degrees.first), np.int64)
     low, high = _ends(released, each, each, failure)
-    return _whole(float(degrees.users.sum()), low, high, confidence)
+    return _whole(degrees.all_users, low, high, confidence)
 
 
 def number_of_contributions(released: ReleasedDegrees, confidence: float = CONFIDENCE) -> Estimate:
@@ -232,7 +234,7 @@ def number_of_contributions(released: ReleasedDegrees, confidence: float = CONFI
 
     >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 0), 0.1)
     >>> print(number_of_contributions(released))
-    120,000 (119,732 to 120,268, 95% confidence)
+    119,997 (119,732 to 120,268, 95% confidence)
     """
     degrees, failure = _Degrees(released), failure_probability(confidence) / 2
     low, high = _ends(released, degrees.first, degrees.last, failure)
@@ -336,45 +338,37 @@ def kappa_table(choice: KappaChoice) -> str:
     )
 
 
-def _without_noise(noisy: FloatArray, epsilon: float) -> FloatArray:
-    """Returns a histogram without negative entries, from noisy numbers of users.
-
-    Cells at the end are set to 0 if they have no more users together than two standard deviations
-    of their noise: a few users that noise makes there would have most of the contributions. The
-    other cells become the nearest histogram in L2 that has no negative entries and the same sum.
-    Zeros in the place of negative entries would add users, mostly to empty cells.
-    """
-    cells = len(noisy)
-    from_cell_on = noisy[::-1].cumsum()[::-1]
-    seen = from_cell_on > 2 * np.sqrt(2 * np.arange(cells, 0, -1)) / epsilon
-    if seen.any():
-        noisy = noisy[: seen.nonzero()[0][-1] + 1]
-    total = noisy.sum()
-    if total <= 0:
-        raise ValueError(
-            "the released degrees show no user: spend more on them, or choose kappa without them"
-        )
-    falling = np.sort(noisy)[::-1]
-    excess = (falling.cumsum() - total) / np.arange(1, len(noisy) + 1)
-    denoised = np.maximum(noisy - excess[falling > excess][-1], 0)
-    return np.append(denoised, np.zeros(cells - len(noisy)))
-
-
 class _Degrees:
-    """Estimates how many contributions a bound keeps, from the users in cells of degrees."""
+    """Estimates how many contributions a bound keeps, by the model of ``degree_survey``. A user
+    with more partitions than the largest degree counts as having that degree.
+
+    Attributes:
+      first, last: the smallest and the largest degree of each cell.
+      degrees: representative degrees.
+      users: the estimated number of users with each of them.
+      all_users, total: the estimated numbers of users and of contributions.
+    """
 
     def __init__(self, released: ReleasedDegrees):
         self.first: IntArray = np.array(released.lowest)
         self.last = np.append(self.first[1:] - 1, self.first[-1])
-        self.users = _without_noise(np.array(released.users, np.float64), released.epsilon)
-        # Within a cell, the number of users of degree d is assumed proportional to 1 / d**2.
-        cells = (np.arange(a, b + 1) for a, b in zip(self.first, self.last, strict=True))
-        self.means = np.array([(1 / d).sum() / (1 / d**2).sum() for d in cells])
-        self.total = float(self.users @ self.means)
+        self._survey = decoded_survey(released, released.lowest[-1])
+        self.degrees, self.users = self._survey.degrees, self._survey.users
+        self.all_users = float(np.median(self._survey.draws.sum(1)))
+        self.total = float(self._survey.pairs().value)
+        if sum(released.users) <= 0 or self.total < 1:
+            raise ValueError(
+                "the released degrees show no user: spend more on them, or choose kappa without "
+                "them"
+            )
+
+    def kept_share(self, kappa: int) -> float:
+        """Returns the part of the contributions that is kept."""
+        return float(self._survey.kept_share(kappa).value)
 
     def kept(self, kappa: int) -> float:
         """Returns the number of contributions that are kept."""
-        return float(self.users @ np.minimum(self.means, kappa))
+        return self.total * self.kept_share(kappa)
 
     def candidates(self) -> Iterator[int]:
         """Yields the smallest degree of each cell, up to the first that keeps nearly everything as
@@ -459,7 +453,7 @@ def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> fl
     needed = strategy.median_users
     if needed is None:
         return math.inf
-    counted = np.minimum(degrees.means, kappa)
+    counted = np.minimum(degrees.degrees, kappa)
     weights = np.ones(len(counted))
     if isinstance(strategy, WeightedStrategy):
         last = len(strategy.rounds) - 1

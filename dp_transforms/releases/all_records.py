@@ -72,6 +72,7 @@ from dp_transforms.postprocessing.all_records_bounds import (
     margin_of_count,
     margin_of_survey,
 )
+from dp_transforms.postprocessing.decoded_surveys import decoded_survey
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.survey_plan import (
     SURVEY_MAX_DEGREE,
@@ -102,7 +103,6 @@ from dp_transforms.releases.surveys import (
     BEYOND,
     Survey,
     SurveyedList,
-    decoded_survey,
     estimate_of,
     read_degree_table,
     survey_of_rows,

@@ -19,13 +19,13 @@ from dp_transforms.mechanisms.selection import NoisyCountStrategy
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing.decoded_surveys import decoded_survey
 from dp_transforms.postprocessing.dropped_users import DroppedUsers
 from dp_transforms.postprocessing.estimates import CONFIDENCE, failure_probability
 from dp_transforms.releases.all_records import AllRecordsRelease
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.name_statements import ALL_RECORDS, COUNT_NOISE, strategy_of
 from dp_transforms.releases.names_files import estimates_of_table
-from dp_transforms.releases.surveys import decoded_survey
 from dp_transforms.reports.entries import ESTIMATES
 from dp_transforms.reports.phrases import drops_records
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dp_transforms.files.filenames import DEGREES_HEADER
 from dp_transforms.files.release_files import SavedRelease, parse_rows
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.users_beyond import UsersBeyond
+from dp_transforms.postprocessing.decoded_surveys import decoded_survey
 from dp_transforms.releases.base import Statement, amount_entries
 from dp_transforms.releases.lists import COORDINATES_KEY
 from dp_transforms.reports.entries import CHOSEN_BY_SURVEY, SURVEY
-
-if TYPE_CHECKING:
-    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
 BEYOND = "users_beyond_the_bound"
 """The entry of a statement about users with more than kappa partitions."""
@@ -54,17 +52,6 @@ class SurveyedList(NamedTuple):
     survey: Survey
     released: ReleasedList
     entries: Statement
-
-
-@functools.lru_cache(maxsize=128)
-def decoded_survey(degrees: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
-    """Returns what a released survey tells about users' degrees. Decoding takes a tenth of a
-    second. Results are cached, since the choice of kappa, the estimate and its intervals all begin
-    with decoding. Releases by period decode all surveys before the first estimate."""
-    # This loads scipy, which is slow: a misspelt flag should be refused before that.
-    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
-
-    return DegreeSurvey.of(degrees, largest_degree)
 
 
 def estimate_of(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:

@@ -194,7 +194,7 @@ def test_public_names_of_another_type_are_no_free_answer(public, tmp_path):
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        ("ann.smith", "several names, such as a list, got str"),
+        ("ann.smith", "several names, such as a list or one column, got str"),
         ([], "has no names"),
         (["ann.smith", None], "a name that is None"),
         (["ann.smith", 1], "of one type"),

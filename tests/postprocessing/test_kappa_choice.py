@@ -160,7 +160,7 @@ def test_too_much_noise_is_said_and_too_little_epsilon_too():
     with pytest.raises(ValueError, match="show no user: spend more"):
         choose_kappa(nobody, 1)
     with pytest.raises(ValueError, match="epsilon must be at least"):
-        choose_kappa(ReleasedDegrees((1, 2), (9, 3), 0.1), 1e-7)
+        choose_kappa(ReleasedDegrees((1, 2), (900, 300), 0.1), 1e-7)
     # Where only larger values of kappa are too much, they are left out.
     few = choose_kappa(ReleasedDegrees((1, 2, 3, 8), (10, 10, 90, 90), 1.0), 0.008)
     assert [plan.kappa for plan in few.plans][-1] <= 4
