@@ -65,6 +65,8 @@ LINES = {
     **{name: {"marker": "o", "linewidth": 1} for name in PEERS},
 }
 """The columns of the page that the picture shows, and the styles of their lines."""
+DECODER_HEADING = "\n## What the decoder gives\n"
+"""Heads what the page says behind the tables of lists."""
 
 UNDECODED = {
     "noisy coordinates": noise_distance,
@@ -337,7 +339,7 @@ def report(
             ratio = result.ratio
             cells.append(f"{ratio.value:.2f} +- {ratio.error:.2f}" if ratio else "")
             yield f"| {' | '.join([*cells, f'{result.seconds:.2f} s'])} |"
-    yield "\n## What the decoder gives\n"
+    yield DECODER_HEADING
     yield (
         "Mean dist, +- one standard error, of the noisy coordinates, which are no list: half their "
         "L1 distance to the true coordinates, at all places drawn; of the list by isotonic "
@@ -421,7 +423,7 @@ def plot(page: pathlib.Path, path: pathlib.Path) -> None:
 
 def tables(page: str) -> Iterator[tuple[str, list[float], dict[str, list[float]]]]:
     """Yields (name, rates, means by mechanism) of each list in a page of ``report``."""
-    for part in page.split("\n## ")[1:]:
+    for part in page.split(DECODER_HEADING)[0].split("\n## ")[1:]:
         name, _, text = part.partition("\n")
         lines = [line for line in text.splitlines() if line.startswith("|")]
         if lines:
