@@ -75,7 +75,8 @@ def descending_l1(noisy: Runs) -> Runs:
         if low == high:
             fitted[start:end] = low
             continue
-        middle = (low + high) // 2
+        # Where some values are huge, most are small: the geometric mean divides them better.
+        middle = math.isqrt((low + 1) * (high + 1)) - 1
         weights = sizes[start:end]
         gains = np.cumsum(np.where(part > middle, weights, -weights))
         cut = int(np.argmax(gains)) + 1
