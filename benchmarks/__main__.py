@@ -74,7 +74,9 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = (
-    Benchmark("frequency_lists", "Accuracy beside other mechanisms", 25, ("lists", "edges")),
+    Benchmark(
+        "frequency_lists", "Accuracy beside other mechanisms", 50, ("lists", "edges", "pairs")
+    ),
     Benchmark("answers", "Answers: errors, and coverage of intervals", 40, ("edges",), timed=False),
     Benchmark("engine", "Time and memory of one release, and growth with N", 15),
     Benchmark("throughput", "From records to a release", 20, ("peers_python", "data")),

@@ -147,7 +147,7 @@ def errors_part(flags: argparse.Namespace) -> Iterator[str]:
 def dist_part() -> Iterator[str]:
     yield "\n## Accuracy on the same lists\n"
     yield (
-        "Mean dist of the default release and of the best of five peers, +- one standard error, as "
+        "Mean dist of the default release and of the best peer, +- one standard error, as "
         "in [accuracy](frequency_lists.md), on the lists whose coverage is above.\n"
     )
     yield from dist_rows()

@@ -1,4 +1,4 @@
-"""Peers: other published ways to release a frequency list under pure epsilon-DP.
+"""Peers: other ways to release a frequency list under pure epsilon-DP, most of them published.
 
 Each peer has the whole epsilon. It is also told, free of charge, the numbers about the private list
 that it needs: ``PublicBounds``, or what its docstring names. This project's release needs none of
@@ -13,15 +13,22 @@ one. ``rate`` is epsilon / sensitivity.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-from scipy.optimize import isotonic_regression
 
+from benchmarks.noisy_runs import (
+    Runs,
+    descending_l1,
+    descending_l2,
+    middle_l1,
+    two_sided_geometric,
+)
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,9 @@ class PublicBounds:
 
 DECOYS = 10.0
 """The number of decoys of PrivHist on either side, in units of the noise's scale."""
+SIDES = (0.7, 1, 1.4, 2)
+"""Columns at which a list is cut, in sides of the largest square in its diagram."""
 
-IntArray = npt.NDArray[np.int64]
 Release = Callable[[FrequencyList, float, PublicBounds, np.random.Generator], FrequencyList]
 
 
@@ -49,27 +57,28 @@ def cumulative_histogram_l1(
     taxi data of the authors' repository at epsilon 1, and with the same noise, the L1 error is
     2,811, where they publish 2,801: the nearest list in L1 is not unique.
     """
-    return _of_at_least(_descending_l1(_noisy_at_least(private, rate, bounds.count, rng)))
+    return _of_at_least(descending_l1(_noisy_at_least(private, rate, bounds.count, rng)))
 
 
 def cumulative_histogram_l2(
     private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
 ) -> FrequencyList:
     """Returns the list nearest in L2 to the noisy numbers of ``cumulative_histogram_l1``."""
-    return _of_at_least(_descending_l2(_noisy_at_least(private, rate, bounds.count, rng)))
+    return _of_at_least(descending_l2(_noisy_at_least(private, rate, bounds.count, rng)))
 
 
 def sorted_counts(
     private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
 ) -> FrequencyList:
-    """Returns the sorted list nearest in L2 to the sorted counts with noise.
+    """Returns the sorted list nearest in L1 to the sorted counts with noise.
 
     This is the method of Hay, Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially
-    private histograms through consistency" (VLDB 2010). Items that do not occur have the count 0.
+    private histograms through consistency" (VLDB 2010). Their list is the nearest one in L2, which
+    errs more. Items that do not occur have the count 0.
     """
     values = np.append(private.frequencies, 0)
     sizes = np.append(private.multiplicities, bounds.items - private.distinct)
-    return _of_ranks(_descending_l2(_Runs(values, sizes).with_noise(rate, rng)))
+    return _of_ranks(descending_l1(Runs(values, sizes).with_noise(rate, rng)))
 
 
 def priv_hist(
@@ -93,9 +102,9 @@ def priv_hist(
     threshold, decoys = math.isqrt(private.total), math.ceil(DECOYS / rate)
     across = int(two_sided_geometric(rate, 1, rng)[0])
     large, small = _sides(private, threshold, decoys, across)
-    ranks = _descending_l1(large.with_noise(rate, rng))
-    top = _of_ranks(_Runs(np.maximum(ranks.values, threshold + 1), ranks.sizes))
-    bottom = _of_at_least(_descending_l1(_noisy_at_least(small, rate, threshold, rng)))
+    ranks = middle_l1(large.with_noise(rate, rng))
+    top = _of_ranks(Runs(np.maximum(ranks.values, threshold + 1), ranks.sizes))
+    bottom = _of_at_least(middle_l1(_noisy_at_least(small, rate, threshold, rng)))
     frequencies = np.append(top.frequencies, bottom.frequencies)
     number = np.append(top.multiplicities, bottom.multiplicities)
     nearest = np.argsort(np.abs(frequencies - threshold), kind="stable")
@@ -106,7 +115,7 @@ def priv_hist(
 
 def _sides(
     private: FrequencyList, threshold: int, decoys: int, across: int
-) -> tuple[_Runs, FrequencyList]:
+) -> tuple[Runs, FrequencyList]:
     """Returns the sorted counts above a threshold, and a list of the others, both with decoys.
 
     If ``across`` is positive, that many of the lowest counts above the threshold become equal to
@@ -118,8 +127,75 @@ def _sides(
     values, sizes = values[order], sizes[order]
     above = max(int(sizes[values > threshold].sum()) - across, 0)
     large = np.clip(above - (np.cumsum(sizes) - sizes), 0, sizes)
-    ranks = _Runs(np.maximum(values, threshold + 1)[large > 0], large[large > 0])
-    return ranks, _of_ranks(_Runs(np.minimum(values, threshold), sizes - large))
+    ranks = Runs(np.maximum(values, threshold + 1)[large > 0], large[large > 0])
+    return ranks, _of_ranks(Runs(np.minimum(values, threshold), sizes - large))
+
+
+def column_cut(
+    private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator, column: int
+) -> FrequencyList:
+    """Returns the list of two noisy parts, on either side of a public column of the diagram.
+
+    The part up to the column consists of the numbers of items with at least j users, for each j up
+    to ``column``. The part above it consists of the sorted counts, less ``column``, where they are
+    larger. Each part becomes its nearest descending vector in L1. Above the column there are as
+    many items as the first part has in that column, at most.
+
+    If a count changes by one, the diagram changes by one cell, after sorting. A public column has
+    each cell on the same side for all lists. So one number of one part changes by one.
+    """
+    up_to, above = _parts(private, bounds, column)
+    at_least = middle_l1(_noisy_at_least(up_to, rate, column, rng))
+    ranks = middle_l1(above.with_noise(rate, rng))
+    below = _of_at_least(at_least)
+    items = int(below.at_least(np.array([column]))[0])
+    sizes = np.clip(items - (np.cumsum(ranks.sizes) - ranks.sizes), 0, ranks.sizes)
+    short = below.frequencies < column
+    return _of_ranks(
+        Runs(
+            np.concatenate([column + ranks.values, below.frequencies[short], [column]]),
+            np.concatenate([sizes, below.multiplicities[short], [items - sizes.sum()]]),
+        )
+    )
+
+
+def _parts(private: FrequencyList, bounds: PublicBounds, column: int) -> tuple[FrequencyList, Runs]:
+    """Returns a list with larger counts lowered to ``column``, and how much they were lowered by,
+    for as many items as there may be."""
+    frequencies, multiplicities = private.frequencies, private.multiplicities
+    up_to = _of_ranks(Runs(np.minimum(frequencies, column), multiplicities))
+    above = frequencies > column
+    zeros = bounds.items - int(multiplicities[above].sum())
+    lowered = np.append(frequencies[above] - column, 0)
+    return up_to, Runs(lowered, np.append(multiplicities[above], zeros))
+
+
+def cut_at_best_column(
+    sides: float,
+    private: FrequencyList,
+    rate: float,
+    bounds: PublicBounds,
+    rng: np.random.Generator,
+) -> FrequencyList:
+    """Returns ``column_cut`` at a column of so many sides of the largest square in the private
+    diagram.
+
+    The peer is told this square, and which of ``SIDES`` errs least on the private list. A release
+    would have to pay for both.
+    """
+    column = max(round(sides * FrobeniusCoordinates(private).square), 1)
+    return column_cut(private, rate, bounds, rng, column)
+
+
+def cut_by_users(
+    private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
+) -> FrequencyList:
+    """Returns ``column_cut`` at a quarter of the square root of N, which it is told.
+
+    The largest square of a diagram has a side of sqrt(N) at most. The quarter suits the lists of
+    the benchmarks, which favours this peer.
+    """
+    return column_cut(private, rate, bounds, rng, max(math.isqrt(private.total) // 4, 1))
 
 
 def cyclic_laplace(
@@ -141,66 +217,34 @@ def cyclic_laplace(
     noisy = np.maximum(bins + noise - np.append(noise[1:], noise[0]), 0)
     shares = noisy / max(noisy.sum(), np.finfo(float).tiny)
     at_least = np.rint(private.distinct * np.cumsum(shares[:0:-1])[::-1]).astype(np.int64)
-    return _of_at_least(_Runs(at_least, np.ones_like(at_least)))
+    return _of_at_least(Runs(at_least, np.ones_like(at_least)))
 
 
-PEERS: dict[str, Release] = {
-    "cumulative histogram, L1": cumulative_histogram_l1,
-    "cumulative histogram, L2": cumulative_histogram_l2,
-    "sorted counts": sorted_counts,
-    "PrivHist": priv_hist,
-    "cyclic Laplace": cyclic_laplace,
+BEST_CUT = "cut at the best column"
+
+PEERS: dict[str, tuple[Release, ...]] = {
+    "cumulative histogram, L1": (cumulative_histogram_l1,),
+    "cumulative histogram, L2": (cumulative_histogram_l2,),
+    "sorted counts": (sorted_counts,),
+    "PrivHist": (priv_hist,),
+    BEST_CUT: tuple(functools.partial(cut_at_best_column, sides) for sides in SIDES),
+    "cut by N": (cut_by_users,),
+    "cyclic Laplace": (cyclic_laplace,),
 }
-
-
-def two_sided_geometric(rate: float, size: int, rng: np.random.Generator) -> IntArray:
-    """Returns draws of integers k with probabilities proportional to e**(-rate |k|)."""
-    p = -np.expm1(-rate)
-    return rng.geometric(p, size) - rng.geometric(p, size)
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """A vector of integers, as runs: values, and how often each one is repeated."""
-
-    values: IntArray
-    sizes: IntArray
-
-    def with_noise(self, rate: float, rng: np.random.Generator) -> _Runs:
-        """Returns the vector with two-sided geometric noise on each number that can influence a
-        regression.
-
-        Numbers that are farther than ``reach`` from both ends of their run get no noise. The
-        release is the same as with noise on all, except with a probability below 1e-8. The reason:
-        whether the regression, after rounding, fits such a number by another value than the run's
-        depends on the mean (L2) or the signs (L1) of at least ``reach`` adjacent noise terms. Their
-        mean would have to be half a unit off, or most of them would have to be on the less probable
-        side. By Chernoff's bound, either event has probability at most e**-30, which falls
-        geometrically with more terms.
-        """
-        reach = 100 + math.ceil(480 / rate**2)
-        inner = np.maximum(self.sizes - 2 * reach, 0)
-        first = np.where(inner > 0, reach, self.sizes)
-        last = np.where(inner > 0, reach, 0)
-        repeats = np.stack([first, np.minimum(inner, 1), last], axis=1).ravel()
-        weights = np.stack([np.ones_like(inner), inner, np.ones_like(inner)], axis=1).ravel()
-        noisy = np.repeat(np.tile([True, False, True], len(inner)), repeats)
-        values = np.repeat(np.repeat(self.values, 3), repeats)
-        values[noisy] += two_sided_geometric(rate, int(noisy.sum()), rng)
-        return _Runs(values, np.repeat(weights, repeats))
+"""The releases of each peer. If there are several, the one that errs least on a list counts."""
 
 
 def _noisy_at_least(
     private: FrequencyList, rate: float, largest: int, rng: np.random.Generator
-) -> _Runs:
+) -> Runs:
     """Returns the number of items with at least each count up to ``largest``, with noise."""
     at_least = np.cumsum(private.multiplicities)[::-1]
     ends = private.frequencies[::-1]
     values, sizes = np.append(at_least, 0), np.diff(ends, prepend=0, append=largest)
-    return _Runs(values, sizes).with_noise(rate, rng)
+    return Runs(values, sizes).with_noise(rate, rng)
 
 
-def _of_at_least(at_least: _Runs) -> FrequencyList:
+def _of_at_least(at_least: Runs) -> FrequencyList:
     """Returns the list that has these numbers of items with at least each count."""
     bins = at_least.values - np.append(at_least.values[1:], 0)
     ends = np.cumsum(at_least.sizes)
@@ -208,47 +252,12 @@ def _of_at_least(at_least: _Runs) -> FrequencyList:
     return FrequencyList(ends[nonzero], bins[nonzero])
 
 
-def _of_ranks(ranks: _Runs) -> FrequencyList:
-    """Returns the list of these sorted counts, without counts of 0."""
-    counts, runs = np.unique(ranks.values, return_inverse=True)
-    multiplicities = np.bincount(runs, ranks.sizes, len(counts)).astype(np.int64)
+def _of_ranks(ranks: Runs) -> FrequencyList:
+    """Returns the list of these counts, without counts of 0."""
+    # Equal neighbours are joined first: of millions of sorted counts few are left to be sorted.
+    starts = np.flatnonzero(np.diff(ranks.values, prepend=ranks.values[:1] - 1))
+    sizes = np.add.reduceat(ranks.sizes, starts) if len(starts) else ranks.sizes
+    counts, runs = np.unique(ranks.values[starts], return_inverse=True)
+    multiplicities = np.bincount(runs, sizes, len(counts)).astype(np.int64)
     kept = np.flatnonzero((counts > 0) & (multiplicities > 0))[::-1]
     return FrequencyList(counts[kept], multiplicities[kept])
-
-
-def _descending_l1(noisy: _Runs) -> _Runs:
-    """Returns a descending vector of integers, none below 0, that is nearest in L1.
-
-    It bisects the values (Stout, "Isotonic regression via partitioning", 2013). In a segment whose
-    fit lies between two bounds, numbers whose fit is above the middle come first. The cut after
-    them minimizes how many values are on the wrong side of the middle.
-
-    >>> _descending_l1(_Runs(np.array([3, 9, 5, -1, 2]), np.array([1, 1, 1, 2, 1]))).values.tolist()
-    [5, 5, 5, 0, 0]
-    """
-    values, sizes = np.maximum(noisy.values, 0), noisy.sizes
-    fitted = np.empty_like(values)
-    segments = [(0, len(values), 0, int(values.max(initial=0)))]
-    while segments:
-        start, end, low, high = segments.pop()
-        if start == end:
-            continue
-        part = values[start:end]
-        low = min(max(low, int(part.min())), high)
-        high = max(min(high, int(part.max())), low)
-        if low == high:
-            fitted[start:end] = low
-            continue
-        middle = (low + high) // 2
-        weights = sizes[start:end]
-        gains = np.cumsum(np.where(part > middle, weights, -weights))
-        cut = int(np.argmax(gains)) + 1
-        cut = start + (cut if gains[cut - 1] > 0 else 0)
-        segments += [(start, cut, middle + 1, high), (cut, end, low, middle)]
-    return _Runs(fitted, sizes)
-
-
-def _descending_l2(noisy: _Runs) -> _Runs:
-    """Returns the descending vector nearest in L2, rounded to integers, with 0 if negative."""
-    fitted = isotonic_regression(noisy.values, weights=noisy.sizes, increasing=False).x
-    return _Runs(np.maximum(np.rint(fitted), 0).astype(np.int64), noisy.sizes)

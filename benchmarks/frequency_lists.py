@@ -1,18 +1,21 @@
 """Accuracy of the default release beside the peers of ``baselines``, at equal pure epsilon.
 
-    python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR]
+    python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR] [--pairs=DIR]
         [--rates 1 0.1] [--precision=0.015] [--output=benchmarks/results] [--draw]
 
 For each list and c = epsilon / kappa, the page has the mean of dist (half the L1 distance) over
 releases with its standard error, and the ratio of the best peer's mean to ours. The exponential
 mechanism's mean is exact. For RockYou the page also has the numbers of Table II of Blocki, Datta
-and Bonneau (NDSS 2016).
+and Bonneau (NDSS 2016). A table shows what the coordinates give and what the decoder gives, at each
+c at which the default mechanism has a decoder.
 
 Lists have kappa 1, and the peers' public bound on items and counts is N. If no lists are given,
 they are those of the package. The directory of --edges has graphs, as .csv.gz files with the header
 src,dst. Each graph gives a degree list that is private for one edge: kappa is 2, and the number of
-nodes is public. A mean is over as many releases as a relative standard error of --precision needs,
-or over fewer where they cost much (``most_releases``).
+nodes is public. The directory of --pairs has pairs, as .csv.gz files with the header user,item.
+Each gives the list of how many items users have, which is private for one pair. A mean is over as
+many releases as a relative standard error of --precision needs, or over fewer where they cost much
+(``most_releases``).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import pathlib
 import secrets
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -33,17 +36,23 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.baselines import PEERS, PublicBounds
+from benchmarks.baselines import PEERS, PublicBounds, Release
 from benchmarks.harness import (
+    DATA,
     drawn_generator,
     integer_pairs,
     numbered_tapes,
     page_parser,
+    pair_files,
+    title_of,
     write_page,
 )
 from benchmarks.named_draws import following
+from benchmarks.undecoded import isotonic_distance, noise_distance
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import EXPONENTIAL, chosen_mechanism
 from dp_transforms.sample_data import rockyou, yahoo
@@ -58,10 +67,20 @@ LINES = {
     **{name: {"marker": "o", "linewidth": 1} for name in PEERS},
 }
 """The columns of the page that the picture shows, and the styles of their lines."""
+DECODER_HEADING = "\n## What the decoder gives\n"
+"""Heads what the page says behind the tables of lists."""
+
+UNDECODED = {
+    "noisy coordinates": noise_distance,
+    "isotonic regression, L1": isotonic_distance,
+}
+"""The errors of what there is without the decoder."""
 
 LEAST, MOST = 8, 4000
 """The least and the largest number of releases in a mean."""
-WORK, ENOUGH = 400_000, 24
+TRIAL_PRECISION = 0.04
+"""The relative standard error of the means by which a way of a peer is chosen."""
+WORK, ENOUGH = 400_000, 16
 """Releases of a list with one frequency at c = 1, and of lists that cost the most."""
 
 
@@ -103,6 +122,12 @@ class Input:
         return cls(name, private, 1, PublicBounds(private.total, private.total))
 
     @classmethod
+    def items(cls, path: pathlib.Path) -> Input:
+        """Returns the input for the numbers of items of users in a file of pairs user,item."""
+        _, counts = np.unique(integer_pairs(path)[:, 0], return_counts=True)
+        return cls.users(f"items of {title_of(path)}", FrequencyList.from_counts(counts))
+
+    @classmethod
     def degrees(cls, path: pathlib.Path) -> Input:
         """Returns the input for the degrees of the undirected graph in a file of edges src,dst."""
         _, counts = np.unique(integer_pairs(path), return_counts=True)
@@ -118,12 +143,15 @@ class Accuracy:
     Attributes:
       ours: the mean of dist of the default release.
       peers: the means of dist of the peers, by name.
+      undecoded: the means of dist without the decoder, by what takes its place; empty if the
+        default mechanism has none.
       exponential: the exact mean of dist of the exponential mechanism.
       seconds: the CPU seconds of the first release, with nothing kept from earlier ones.
     """
 
     ours: Mean
     peers: Mapping[str, Mean]
+    undecoded: Mapping[str, Mean]
     exponential: float
     seconds: float
 
@@ -138,7 +166,7 @@ class Accuracy:
 
 
 def main() -> None:
-    parser = page_parser("frequency_lists", __doc__, "edges")
+    parser = page_parser("frequency_lists", __doc__, "edges", "pairs")
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="LIST.csv")
     parser.add_argument("--lists", type=pathlib.Path, metavar="DIR", help="all CSV files in it")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
@@ -153,7 +181,13 @@ def main() -> None:
     lists = {path.stem: FrequencyList.from_csv(path) for path in files}
     graphs = sorted(flags.edges.glob("*.csv.gz")) if flags.edges else []
     lists = lists or {"rockyou": rockyou(), "yahoo_all": yahoo()}
-    inputs = [*itertools.starmap(Input.users, lists.items()), *map(Input.degrees, graphs)]
+    # Lists of the pairs in benchmarks/data are on the page of answers.
+    pairs = [path for path in pair_files(flags.pairs) if not (DATA / path.name).exists()]
+    inputs = [
+        *itertools.starmap(Input.users, lists.items()),
+        *map(Input.degrees, graphs),
+        *map(Input.items, pairs),
+    ]
     # The slowest tasks come first, so that no process is left with one at the end.
     tasks = sorted(
         itertools.product(inputs, flags.rates), key=lambda task: -task[0].private.total / task[1]
@@ -187,6 +221,11 @@ def accuracy(case: Input, rate: float, precision: float) -> Accuracy:
     return Accuracy(
         ours=measured(distances(mechanism, case.private), precision, most),
         peers={name: measured(peer_distances(name, case, rate), precision, most) for name in PEERS},
+        undecoded={
+            name: measured(undecoded_distances(measure, mechanism, case.private), precision, most)
+            for name, measure in UNDECODED.items()
+            if isinstance(mechanism, FrobeniusMechanism)
+        },
         exponential=evaluation.expected_l1(exponential, case.private) / 2,
         seconds=first,
     )
@@ -201,16 +240,45 @@ def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator
             yield private.l1_distance(released) / 2
 
 
+def undecoded_distances(
+    measure: Callable[[NoisyCoordinates, FrequencyList], float],
+    mechanism: FrobeniusMechanism,
+    private: FrequencyList,
+) -> Iterator[float]:
+    """Yields an error of noisy coordinates in any number of releases."""
+    for tape in numbered_tapes():
+        yield measure(mechanism.noisy_coordinates(private, tape), private)
+
+
 def peer_distances(peer: str, case: Input, rate: float) -> Iterator[float]:
     """Returns dist of each of ``peer_releases``."""
-    return (case.private.l1_distance(released) / 2 for released in peer_releases(peer, case, rate))
+    return dists(peer_releases(peer, case, rate), case.private)
+
+
+def dists(released_lists: Iterable[FrequencyList], private: FrequencyList) -> Iterator[float]:
+    """Returns dist of each released list."""
+    return (private.l1_distance(released) / 2 for released in released_lists)
 
 
 def peer_releases(peer: str, case: Input, rate: float) -> Iterator[FrequencyList]:
-    """Yields any number of releases by a peer."""
+    """Returns any number of releases by a peer, in the way of it that errs least in trials."""
+    ways = PEERS[peer]
+    if len(ways) == 1:
+        return releases(ways[0], case, rate)
+    most = most_releases(case, rate)
+
+    def error(way: Release) -> float:
+        trials = dists(releases(way, case, rate), case.private)
+        return measured(trials, TRIAL_PRECISION, most).value
+
+    return releases(min(ways, key=error), case, rate)
+
+
+def releases(way: Release, case: Input, rate: float) -> Iterator[FrequencyList]:
+    """Yields any number of releases in one way of a peer."""
     rng = drawn_generator()
     while True:
-        yield PEERS[peer](case.private, rate, case.bounds, rng)
+        yield way(case.private, rate, case.bounds, rng)
 
 
 def most_releases(case: Input, rate: float) -> int:
@@ -246,8 +314,10 @@ def report(
         "error. Ours is the default mechanism, which needs no public bounds; the exponential one's "
         "mean is exact. The peers have the whole epsilon, and are told for nothing: N (for degrees "
         "the number of nodes) as a bound on items and counts the cumulative histograms (Kuo et "
-        "al. 2018) and sorted counts (Hay et al. 2010), the exact number of users PrivHist (Suresh "
-        "2019), the exact number of partitions and largest frequency the cyclic Laplace (Kohli and "
+        "al. 2018), sorted counts (Hay et al. 2010) and cuts at a column; the exact number of "
+        "users PrivHist (Suresh 2019) and the cut by N; which of four columns is the best one for "
+        "the list and c the cut at the best column; the exact number of partitions and the largest "
+        "frequency the cyclic Laplace (Kohli and "
         "Laskowski 2026). Table II is that of Blocki, Datta and Bonneau (NDSS 2016), whose "
         "mechanism needs bounds and a delta. Times are CPU seconds of the first release."
     )
@@ -272,6 +342,21 @@ def report(
             ratio = result.ratio
             cells.append(f"{ratio.value:.2f} +- {ratio.error:.2f}" if ratio else "")
             yield f"| {' | '.join([*cells, f'{result.seconds:.2f} s'])} |"
+    yield DECODER_HEADING
+    yield (
+        "Mean dist, +- one standard error, of the noisy coordinates, which are no list: half their "
+        "L1 distance to the true coordinates, at all places drawn; of the list by isotonic "
+        "regression in L1 of rows and of columns, which is told where they end; and of the list "
+        "that the decoder makes, which is told nothing.\n"
+    )
+    yield f"| list | c | {' | '.join(UNDECODED)} | decoder | isotonic regression : decoder |"
+    yield "| --- | ---: |" + " ---: |" * (len(UNDECODED) + 2)
+    for (name, rate), result in accuracies.items():
+        if result.undecoded:
+            means = [*result.undecoded.values(), result.ours]
+            ratio = means[-2].by(means[-1])
+            cells = [name, f"{rate:g}", *map(str, means), f"{ratio.value:.2f} +- {ratio.error:.2f}"]
+            yield f"| {' | '.join(cells)} |"
     yield "\n## The best peer beside ours\n"
     yield from comparison(accuracies)
     yield "\n![dist against c, ours and the peers'](frequency_lists.png)"
@@ -341,7 +426,7 @@ def plot(page: pathlib.Path, path: pathlib.Path) -> None:
 
 def tables(page: str) -> Iterator[tuple[str, list[float], dict[str, list[float]]]]:
     """Yields (name, rates, means by mechanism) of each list in a page of ``report``."""
-    for part in page.split("\n## ")[1:]:
+    for part in page.split(DECODER_HEADING)[0].split("\n## ")[1:]:
         name, _, text = part.partition("\n")
         lines = [line for line in text.splitlines() if line.startswith("|")]
         if lines:

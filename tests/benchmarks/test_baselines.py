@@ -3,6 +3,7 @@
 Statistical tests allow five standard errors, which one in 1.7 million runs exceeds.
 """
 
+import functools
 import itertools
 import math
 
@@ -13,15 +14,20 @@ from scipy.optimize import isotonic_regression
 from benchmarks.baselines import (
     PEERS,
     PublicBounds,
-    _descending_l1,
-    _descending_l2,
-    _Runs,
+    _parts,
     _sides,
+    column_cut,
     cumulative_histogram_l1,
     cumulative_histogram_l2,
     cyclic_laplace,
     priv_hist,
     sorted_counts,
+)
+from benchmarks.noisy_runs import (
+    Runs,
+    descending_l1,
+    descending_l2,
+    middle_l1,
     two_sided_geometric,
 )
 from dp_transforms.mechanisms import FrequencyList
@@ -33,7 +39,7 @@ BOUNDS = PublicBounds(items=600, count=1000)
 
 
 def runs_of(values):
-    return _Runs(np.array(values), np.ones(len(values), dtype=np.int64))
+    return Runs(np.array(values), np.ones(len(values), dtype=np.int64))
 
 
 def dense(runs):
@@ -47,7 +53,8 @@ def distances(peer, private, rate, bounds, count, seed):
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_without_noise_the_list_comes_back(peer):
-    assert PEERS[peer](PRIVATE, 1e5, BOUNDS, np.random.default_rng(1)) == PRIVATE
+    for release in PEERS[peer]:
+        assert release(PRIVATE, 1e5, BOUNDS, np.random.default_rng(1)) == PRIVATE
 
 
 @pytest.mark.parametrize("rate", [0.7, 3.0])
@@ -59,7 +66,7 @@ def test_the_noise_has_the_distribution_that_its_budget_asks_for(rate):
         assert abs((noise == k).mean() - p) < 5 * math.sqrt(p * (1 - p) / draws)
 
 
-@pytest.mark.parametrize("fit", [_descending_l1, _descending_l2])
+@pytest.mark.parametrize("fit", [descending_l1, middle_l1, descending_l2])
 @pytest.mark.parametrize("rate", [4.0, 1.0])
 def test_noise_far_inside_a_run_changes_no_fit(fit, rate):
     rng = np.random.default_rng(4)
@@ -73,28 +80,28 @@ def test_noise_far_inside_a_run_changes_no_fit(fit, rate):
         noise = two_sided_geometric(rate, len(private), rng)
         everywhere, near_ends = fit(runs_of(private + noise)), fit(runs_of(private + noise * near))
         assert (dense(everywhere) == dense(near_ends)).all()
-    noisy = dense(_Runs(values, sizes).with_noise(rate, rng))
+    noisy = dense(Runs(values, sizes).with_noise(rate, rng))
     assert (noisy[~near] == private[~near]).all()
     assert (noisy[near] != private[near]).any()
 
 
-def test_no_descending_list_is_nearer_in_l1():
+def test_nodescending_list_is_nearer_in_l1():
     rng = np.random.default_rng(5)
     lists = np.array(list(enumeration.partitions(5, 6)))
     for _ in range(300):
         values = rng.integers(-2, 7, 5)
-        fitted = dense(_descending_l1(runs_of(values)))
+        fitted = dense(descending_l1(runs_of(values)))
         assert (np.diff(fitted) <= 0).all()
         positive = np.maximum(values, 0)
         assert np.abs(fitted - positive).sum() == np.abs(lists - positive).sum(axis=1).min()
 
 
-def test_the_nearest_descending_list_is_that_of_all_values_one_by_one():
+def test_the_nearestdescending_list_is_that_of_all_values_one_by_one():
     rng = np.random.default_rng(6)
     for _ in range(200):
-        runs = _Runs(rng.integers(-2, 7, 8), rng.integers(1, 4, 8))
+        runs = Runs(rng.integers(-2, 7, 8), rng.integers(1, 4, 8))
         fitted = isotonic_regression(dense(runs).astype(float), increasing=False).x
-        assert (dense(_descending_l2(runs)) == np.maximum(np.rint(fitted), 0)).all()
+        assert (dense(descending_l2(runs)) == np.maximum(np.rint(fitted), 0)).all()
 
 
 def test_equal_sorted_counts_err_by_the_harmonic_number():
@@ -104,7 +111,7 @@ def test_equal_sorted_counts_err_by_the_harmonic_number():
     rng = np.random.default_rng(7)
     errors = []
     for _ in range(1000):
-        fitted = _descending_l2(runs_of(10**6 + two_sided_geometric(rate, n, rng))).values
+        fitted = descending_l2(runs_of(10**6 + two_sided_geometric(rate, n, rng))).values
         errors.append(((fitted - 10**6) ** 2).sum())
     q = math.exp(-rate)
     assert abs(score(errors, 2 * q / (1 - q) ** 2 * sum(1 / k for k in range(1, n + 1)))) < 5
@@ -153,6 +160,31 @@ def test_privhist_hides_who_crosses_the_threshold():
                 moved = np.abs(dense(large) - dense(other_sides[0])).sum()
                 moved += small.l1_distance(other_sides[1])
                 assert moved == 0 if crosses else moved <= 1
+
+
+def test_a_cut_at_a_column_has_one_cell_of_a_neighbour_in_one_part():
+    bounds = PublicBounds(items=7, count=7)
+    for column in (1, 2, 3, 9):
+        for entries in enumeration.partitions_of_at_most(6):
+            up_to, above = _parts(enumeration.as_list(entries), bounds, column)
+            for rank in range(len(entries) + 1):
+                counts = [*entries, 0]
+                counts[rank] += 1
+                other_up_to, other_above = _parts(enumeration.as_list(counts), bounds, column)
+                moved = np.abs(dense(above) - dense(other_above)).sum()
+                assert moved + up_to.l1_distance(other_up_to) == 1
+
+
+def test_a_cut_at_a_column_errs_less_than_the_noise_on_either_side():
+    """On a staircase no numbers are equal, and regression gains something: each number is one away
+    from the next ones."""
+    rate, steps = 1.0, 60
+    private = FrequencyList(np.arange(steps, 0, -1), [1] * steps)
+    noise = 2 * math.exp(-rate) / (1 - math.exp(-2 * rate))
+    for column in (1, 30, 59):
+        release = functools.partial(column_cut, column=column)
+        errors = distances(release, private, rate, PublicBounds(100, 100), 40, 10)
+        assert 0.5 * steps * noise < errors.mean() < steps * noise
 
 
 def test_privhist_errs_by_the_root_of_the_number_of_users():

@@ -25,7 +25,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
-from dp_transforms.mechanisms.decoding.gap_model import PRIOR_WEIGHTS, SmoothGaps, learned_weights
+from dp_transforms.mechanisms.decoding.gap_model import PRIOR_WEIGHTS, SmoothGaps, weights_along_arm
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates, list_of_coordinates
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
@@ -150,7 +150,7 @@ def fitted_chains(arms: list[Arm], rate: float, finest: float = CELL) -> FittedC
         if learn:
             gaps, there, shares = map(chains.by_arm, (chains.gaps, chains.there, chains.shares))
             weights = [
-                learned_weights(used, share.sum(0), probability.sum())
+                weights_along_arm(used, share, probability)
                 for used, share, probability in zip(weights, shares, there, strict=True)
             ]
     return FittedChains(chains, chains.evidence - [model.parameters for model in smooth_gaps])

@@ -25,11 +25,11 @@ from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.decoding.gap_model import (
     DISTRIBUTIONS,
     END,
+    TINY,
     cell_masses,
     end_probabilities,
 )
 
-TINY = 1e-200  # The least divisor. It changes nothing, since other terms are of the order of 1.
 SEGMENT = 64  # The least number of places of a segment.
 WARM_UP = 24  # Places before a segment from which its first message is guessed.
 UNREACHED = 1e-12
@@ -71,7 +71,7 @@ class GapChains:
     Args:
       arms: the rows of each list, then the columns of each list.
       means: for each arm, the mean gap behind each of its places.
-      weights: for each arm, the weights of the distributions of gaps.
+      weights: for each arm, the weights of the distributions of gaps, at all its places or at each.
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
@@ -106,7 +106,11 @@ class GapChains:
         self._ends: IntArray = np.cumsum([0, *lengths])
         self._split, self._places = int(self._ends[self._lists]), int(self._ends[-1])
         self._means = np.concatenate([*means, [1.0]])
-        self._weights = np.repeat([*weights, weights[-1]], [*lengths, 1], axis=0)
+        of_places = [
+            np.broadcast_to(of_arm, (length, DISTRIBUTIONS))
+            for of_arm, length in zip(weights, lengths, strict=True)
+        ]
+        self._weights = np.concatenate([*of_places, of_places[-1][-1:]])
         self._agreement = ROUGH_AGREEMENT if learn else AGREEMENT
         self._cut_into_segments()
         self._lay_out(means, reach)

@@ -11,7 +11,8 @@ So both arms are chains. The gaps of columns have the mean rate_j, and those of 
 log(D / i) on the rows and -log(D / j) on the columns, and its kinks are penalised.
 
 Heaped frequencies and a few giants are not smooth. For them the gaps are a mixture: the Poisson
-process, a geometric distribution of the same mean, and a heavy tail, with learned weights.
+process, a geometric distribution of the same mean, and a heavy tail. The weights are learned. They
+change along an arm, since a list may be smooth in one range of frequencies and not in another.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
 """Weights of the Poisson process, the geometric distribution and the heavy tail."""
 DISTRIBUTIONS = len(PRIOR_WEIGHTS)
 PRIOR_GAPS = 20  # The number of gaps that the prior weights count as when learning.
+WEIGHT_KNOT = math.log(2)  # The distance of knots of the weights in the logarithm of the index.
+REPEATS = 10  # Of EM for the weights, in one pass.
+TINY = 1e-200  # The least divisor. It changes nothing, since other terms are of the order of 1.
 
 
 class SmoothGaps:
@@ -96,21 +100,49 @@ class SmoothGaps:
 
 
 def learned_weights(
-    used: FloatArray, shares: FloatArray, gaps: float, prior: FloatArray = PRIOR_WEIGHTS
+    counts: FloatArray, gaps: FloatArray | float, prior: FloatArray = PRIOR_WEIGHTS
 ) -> FloatArray:
-    """Returns the weights of the distributions of gaps after a pass of EM.
+    """Returns the weights of the distributions of gaps, for each of several sets of gaps or for
+    one.
 
     Args:
-      used: the weights in that pass.
-      shares: for each distribution, its probability of a gap divided by that of the mixture, summed
-        over all gaps.
-      gaps: the expected number of gaps.
+      counts: the expected number of gaps of each distribution: sets x distributions.
+      gaps: the expected number of gaps in each set.
       prior: the weights that count as PRIOR_GAPS gaps.
     """
-    wide = PRIOR_GAPS * prior[1:] + (1 - END) * used[1:] * shares[1:]
-    wide /= PRIOR_GAPS + gaps
-    wide *= min(1.0, 0.99 / wide.sum())
-    return np.append(1 - wide.sum(), wide)
+    wide = PRIOR_GAPS * prior[1:] + (1 - END) * counts[..., 1:]
+    wide /= PRIOR_GAPS + np.asarray(gaps)[..., None]
+    wide *= np.minimum(1.0, 0.99 / wide.sum(-1, keepdims=True))
+    return np.concatenate([1 - wide.sum(-1, keepdims=True), wide], axis=-1)
+
+
+def weights_along_arm(used: FloatArray, shares: FloatArray, there: FloatArray) -> FloatArray:
+    """Returns the weights of the distributions of the gap behind each place of an arm after a pass
+    of EM: places x distributions.
+
+    The weights are linear in the logarithm of the index between knots. At each knot the weights of
+    the whole arm are the prior, so that few gaps change them little.
+
+    A pass says how likely each gap is in each distribution, and that does not depend on the weights
+    much. So the weights are fitted to it repeatedly: in one step they would go a small part of the
+    way, since noise hides which distribution a gap has.
+
+    Args:
+      used: the weights in that pass, of all places or of each place.
+      shares: for each place, the probability of its gap in each distribution, divided by that in
+        the mixture and times ``there``.
+      there: the probability that there is a gap behind each place.
+    """
+    at = np.log(np.arange(1, len(there) + 1)) / WEIGHT_KNOT
+    # Each place is between two knots, and has a part of each.
+    knots = np.maximum(1 - np.abs(at[:, None] - np.arange(math.ceil(at[-1]) + 1)), 0)
+    weights = used
+    for _ in range(REPEATS):
+        mixed = weights * shares
+        counts = mixed * (there / np.maximum(mixed.sum(1), TINY))[:, None]
+        of_arm = learned_weights(counts.sum(0), there.sum())
+        weights = knots @ learned_weights(knots.T @ counts, knots.T @ there, of_arm)
+    return weights
 
 
 def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -> FloatArray:

@@ -229,7 +229,8 @@ def _fitted_groups(
                 np.concatenate(chains.by_arm(lines)[of_groups])
                 for lines in (chains.there, chains.shares)
             )
-            learned = learned_weights(GROUP_WEIGHTS, gap_shares.sum(0), there.sum(), GROUP_WEIGHTS)
+            counts = GROUP_WEIGHTS * gap_shares.sum(0)
+            learned = learned_weights(counts, there.sum(), GROUP_WEIGHTS)
             weights += [learned] * groups
         lengths = [max(int(np.count_nonzero(alive > UNREACHED)), 1) for alive in chains.alive]
     return FittedChains(chains, chains.evidence - bent.parameters), bent

@@ -12,7 +12,14 @@ from scipy.stats import geom, nbinom
 from dp_transforms.mechanisms.decoding import gap_chains
 from dp_transforms.mechanisms.decoding.decoder import Posterior
 from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
-from dp_transforms.mechanisms.decoding.gap_model import END, SHAPE, cell_masses, end_probabilities
+from dp_transforms.mechanisms.decoding.gap_model import (
+    END,
+    PRIOR_WEIGHTS,
+    SHAPE,
+    cell_masses,
+    end_probabilities,
+    weights_along_arm,
+)
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
@@ -88,6 +95,21 @@ def test_coarse_distributions_keep_the_mean_and_nearly_the_variance(columns, mea
     assert mass.sum() == pytest.approx(1)
     assert mass @ gaps == pytest.approx(mean, rel=0.01)
     assert mass @ (gaps - mean) ** 2 == pytest.approx(variance, rel=0.1)
+
+
+def test_weights_follow_what_gaps_are_like_along_an_arm():
+    places = np.arange(1, 2001)
+    # Probabilities of gaps, divided by those in the mixture: far out, gaps are geometric.
+    likely = np.where(places[:, None] <= 400, [1.1, 0.1, 0.1], [0.6, 6.0, 0.6])
+    there = (places <= 1500).astype(float)
+    weights = weights_along_arm(PRIOR_WEIGHTS, likely * there[:, None], there)
+    np.testing.assert_allclose(weights.sum(1), 1)
+    assert (weights > 0).all()
+    assert weights[90:200, 0].min() > 0.75 and weights[700:1500, 1].min() > 0.85
+    # Gaps that are equally likely in all distributions leave the prior as it is.
+    same = weights_along_arm(PRIOR_WEIGHTS, np.ones((50, 3)), np.ones(50))
+    np.testing.assert_allclose(same, np.tile(PRIOR_WEIGHTS, (50, 1)), atol=2e-3)
+    assert weights_along_arm(PRIOR_WEIGHTS, np.zeros((1, 3)), np.zeros(1)).shape == (1, 3)
 
 
 def small_chains(rows, columns, rate, means, reach):
