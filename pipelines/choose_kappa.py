@@ -115,7 +115,10 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
     try:
         choice = choose_kappa(released, flags.for_epsilon, flags.for_delta)
     except ValueError as error:
-        raise InputError(f"there is no comparison: {error}") from None
+        released_files = ""
+        if files:
+            released_files = f". The degrees were released and paid for: {', '.join(files)}"
+        raise InputError(f"there is no comparison: {error}{released_files}") from None
     if flags.json:
         values = dataclasses.asdict(choice)
         if math.isinf(choice.contributions.high):

@@ -42,6 +42,16 @@ def test_the_release_the_table_and_the_ledger(tmp_path, capsys, failure):
     failure(4, "only epsilon 0.6", command, tmp_path, *more)
 
 
+def test_degrees_that_show_no_user_were_released_all_the_same(tmp_path, failure):
+    (tmp_path / "records.csv").write_text("user,page\n")
+    given = job_flags(tmp_path, *flags_over({"--for_epsilon": "1"}, "--epsilon=50"))
+    flags = [flag for flag in given if flag != "--max_partitions_per_user=1"]
+    path = tmp_path / "out" / DEGREES_FILE
+    error = failure(1, "the released degrees show no user", main, flags)
+    assert error.endswith(f"The degrees were released and paid for: {path}\n")
+    assert not any(read_degrees(str(tmp_path / "out")).users)
+
+
 @pytest.mark.thorough
 def test_an_earlier_release_serves_again_at_no_cost(tmp_path, capsys):
     assert command(tmp_path, "--json") == 0

@@ -40,13 +40,13 @@ def test_the_recommended_kappa_is_nearly_the_best_for_a_list(pairs):
     whole = FrequencyList.from_counts(np.unique(pairs[:, 1], return_counts=True)[1].tolist())
     data = dict(zip(("user", "partition"), pairs.T, strict=True))
     errors = {}
-    for kappa in {1, 16, 48, 80, 96, 256, choice.recommended}:
+    for kappa in {1, 16, 64, 160, 256, 384, 512, 1_000, choice.recommended}:
         options = {"epsilon": 4, "max_partitions_per_user": kappa}
         options["secret"] = dp.JobSecret.insecure_for_testing(kappa)
         release = dp.release(data, user="user", partition="partition", **options)
         errors[kappa] = release.released.l1_distance(whole)
-    assert errors[choice.recommended] < 1.15 * min(errors.values())
-    assert min(errors[1], errors[256]) > 1.2 * min(errors.values())
+    assert errors[choice.recommended] < 1.3 * min(errors.values())
+    assert errors[1] > 2 * min(errors.values())
 
 
 @pytest.mark.thorough
@@ -124,15 +124,17 @@ def test_users_of_the_largest_degree_make_every_part_one_at_most():
 
 
 @pytest.mark.slow
-def test_noise_among_many_partitions_passes_for_no_users():
-    """Of 2,000 users, with 1 to 6 partitions each; a few users of 1,000 would have most pairs.
-    About one release in ten finds such ones; more than five of twenty, one run in a hundred."""
-    degrees = Counter(1 + user % 6 for user in range(2_000))
+@pytest.mark.parametrize("most", [1, 6])
+def test_noise_among_many_partitions_passes_for_no_users(most):
+    """Of 2,000 users, with up to ``most`` partitions each; a few users of 1,000 would have most
+    pairs. If one release in a hundred found such ones, two of 40 would with a probability of
+    0.06."""
+    degrees = Counter(1 + user % most for user in range(2_000))
     choices = [
         choose_kappa(UserDegreeMechanism("0.1").release(degrees, InsecureSeededTape(seed)), 1)
-        for seed in range(20)
+        for seed in range(40)
     ]
-    assert sum(choice.recommended > 10 for choice in choices) <= 5
+    assert sum(choice.recommended > 10 for choice in choices) <= 1
 
 
 @pytest.mark.thorough
