@@ -46,8 +46,8 @@ from dp_transforms.postprocessing.estimates import (
     percents,
 )
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
-from dp_transforms.postprocessing.planning import made_up_dists
-from dp_transforms.postprocessing.survey_plan import LEAST_RATE
+from dp_transforms.postprocessing.planning import KINDS, made_up_dists
+from dp_transforms.postprocessing.survey_plan import LEAST_RATE, expected_noise
 from dp_transforms.postprocessing.text_table import text_table
 
 NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
@@ -56,7 +56,8 @@ NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
 _FALSE_ALARM = 1e-3  # The probability to see users of the largest degree where there are none.
 _HOPELESS = 1.5  # A kappa with this times the least error is not looked at.
 _NEARLY_ALL = 0.999  # If a kappa keeps this part of all pairs, larger ones are not looked at.
-_STEP = 4  # Noise is simulated at powers of this number; between them it follows a power law.
+_STEP = 4  # Noise is simulated at powers of this number.
+_EXPONENTIAL_FROM = 1  # From this epsilon / kappa on, noise is exponential in it.
 
 
 class _Effect(NamedTuple):
@@ -173,8 +174,9 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDE
     Proof. Users of degree d keep min(d, kappa) pairs and lose the rest. Within a cell both numbers
     rise with d, so that the ends of the cell bound them. So two sums over cells bound the kept
     pairs, from below and above, and two the lost pairs. Noise moves each of the four sums too far
-    with a quarter of the failure probability at most (Chernoff). The part rises with the kept pairs
-    and falls with the lost ones. QED.
+    with a quarter of the failure probability at most (Chernoff), divided by the number of rounds of
+    which the release may have been the last. The part rises with the kept pairs and falls with the
+    lost ones. QED.
 
     Raises:
       ValueError: kappa is below 1, confidence is not between 0 and 1, or the degrees show no user.
@@ -186,7 +188,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDE
     kappa = positive_integer("kappa", kappa)
     degrees = _Degrees(released)
     first, last = degrees.first, degrees.last
-    failure = failure_probability(confidence) / 4
+    failure = failure_probability(confidence) / 4 / released.rounds
     kept = _ends(released, np.minimum(first, kappa), np.minimum(last, kappa), failure)
     lost = _ends(released, np.maximum(first - kappa, 0), np.maximum(last - kappa, 0), failure)
     low, high = part_of_sum(kept, lost)
@@ -218,7 +220,7 @@ def number_of_users(released: ReleasedDegrees, confidence: float = CONFIDENCE) -
     >>> print(number_of_users(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)))
     80,034 (79,950 to 80,130, 95% confidence)
     """
-    degrees, failure = _Degrees(released), failure_probability(confidence) / 2
+    degrees, failure = _Degrees(released), failure_probability(confidence) / 2 / released.rounds
     each = np.ones(len(degrees.first), np.int64)
     low, high = _ends(released, each, each, failure)
     return _whole(degrees.all_users, low, high, confidence)
@@ -236,7 +238,7 @@ def number_of_contributions(released: ReleasedDegrees, confidence: float = CONFI
     >>> print(number_of_contributions(released))
     119,997 (119,732 to 120,268, 95% confidence)
     """
-    degrees, failure = _Degrees(released), failure_probability(confidence) / 2
+    degrees, failure = _Degrees(released), failure_probability(confidence) / 2 / released.rounds
     low, high = _ends(released, degrees.first, degrees.last, failure)
     estimate = _whole(degrees.total, low, high, confidence)
     if users_of_no_end(released, confidence) is not None:
@@ -254,7 +256,7 @@ def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -
     such users have. None if noise alone shows as many users in one release of a thousand.
 
     Proof. On either side, the noise of one cell exceeds ``sum_of_noises`` with half of the failure
-    probability at most (Chernoff). QED.
+    probability at most (Chernoff), divided by the number of rounds. QED.
 
     Raises:
       ValueError: confidence is not between 0 and 1.
@@ -265,7 +267,8 @@ def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -
     seen, one_cell = released.users[-1], np.ones(1)
     if seen <= sum_of_noises(released.epsilon, one_cell, _FALSE_ALARM):
         return None
-    noise = sum_of_noises(released.epsilon, one_cell, failure_probability(confidence) / 2)
+    failure = failure_probability(confidence) / 2 / released.rounds
+    noise = sum_of_noises(released.epsilon, one_cell, failure)
     return clamped_estimate(
         seen, max(math.ceil(seen - noise), 0), math.floor(seen + noise), confidence
     )
@@ -327,7 +330,8 @@ def kappa_table(choice: KappaChoice) -> str:
         row.append(f"{plan.error:,.0f} *" if is_recommended else f"{plan.error:,.0f}")
         rows.append(row)
     return (
-        f"users: {choice.users}\ncontributions: {choice.contributions}\n"
+        f"users: {choice.users}\n"
+        f"contributions, of at most {largest_degree} of each user: {choice.contributions}\n"
         f"{text_table(rows)}\n"
         f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
         f"with more\nthan {largest_degree} partitions counts in every column as one with "
@@ -383,6 +387,7 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
     """Yields values of kappa and their effects on a list, until noise alone exceeds the least
     error."""
     exact, contributions = positive_rational("epsilon", epsilon), max(1, round(degrees.total))
+    partition_mechanism(exact)  # It raises a ValueError if epsilon is too small for any list.
     least = np.inf
     for kappa in degrees.candidates():
         if kappa > 1 and exact / kappa < LEAST_RATE:
@@ -401,11 +406,24 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
 def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
     """Returns half the expected L1 distances by which noise moves made-up lists, the Zipf list
     first."""
+    if epsilon < LEAST_RATE:
+        # Such lists are mostly noise, and would take minutes.
+        return np.full(len(KINDS), expected_noise(float(epsilon / kappa), contributions))
     if kappa == 1:
         return np.exp(_simulated(epsilon, contributions, 0))
-    # A power law through two powers of _STEP. They are the largest two up to kappa, since larger
-    # ones take longer; or 1 and _STEP if kappa is below _STEP.
-    power = max(1, int(math.log(kappa + 0.5, _STEP)))
+    power = int(math.log(kappa + 0.5, _STEP))  # Of the largest power up to kappa.
+    if epsilon / _STEP ** max(power - 1, 0) > _EXPONENTIAL_FROM:
+        # The logarithm is nearly linear in the rate, between the powers on both sides of kappa.
+        low, high = (
+            _simulated(epsilon, contributions, power),
+            _simulated(epsilon, contributions, power + 1),
+        )
+        part = (1 - _STEP**power / kappa) / (1 - 1 / _STEP)
+        between: FloatArray = np.exp(low * (1 - part) + high * part)
+        return between
+    # A power law through the two largest powers up to kappa, since larger ones take longer; or
+    # through 1 and _STEP if kappa is below _STEP.
+    power = max(1, power)
     part = math.log(kappa, _STEP) - power
     at_power = _simulated(epsilon, contributions, power)
     before = _simulated(epsilon, contributions, power - 1)

@@ -30,7 +30,7 @@ def test_the_release_the_table_and_the_ledger(tmp_path, capsys, failure):
     assert first == f"{tmp_path}/out/{DEGREES_FILE}"
     interval = r"[\d,]+ \([\d,]+ (to [\d,]+|or more), 95% confidence\)"
     assert re.fullmatch(f"users: {interval}", users)
-    assert re.fullmatch(f"contributions: {interval}", contributions)
+    assert re.fullmatch(f"contributions, of at most 4 of each user: {interval}", contributions)
     assert "* recommended: max_partitions_per_user=3\n" in out
     assert (tmp_path / "kappa.png").read_bytes().startswith(b"\x89PNG")
     stated = statement(tmp_path)

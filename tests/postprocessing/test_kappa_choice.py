@@ -7,6 +7,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.postprocessing.kappa_choice import (
@@ -17,6 +18,7 @@ from dp_transforms.postprocessing.kappa_choice import (
     number_of_users,
     users_of_no_end,
 )
+from dp_transforms.postprocessing.planning import KINDS, made_up_dists
 from tests.tapes import InsecureSeededTape
 
 # Real pairs; see benchmarks/data/README.md for where they are from.
@@ -166,3 +168,25 @@ def test_too_much_noise_is_said_and_too_little_epsilon_too():
     # Where only larger values of kappa are too much, they are left out.
     few = choose_kappa(ReleasedDegrees((1, 2, 3, 8), (10, 10, 90, 90), 1.0), 0.008)
     assert [plan.kappa for plan in few.plans][-1] <= 4
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("epsilon", [1, 4, 10, 30])
+def test_the_predicted_noise_is_that_of_a_simulation_at_each_kappa(epsilon):
+    """Kappa is between powers of four, at which alone lists are simulated."""
+    degrees = ReleasedDegrees((1, 2, 3, 5, 12, 20, 48, 60), (9, 9, 9, 9, 9, 9, 9, 300), 50.0)
+    choice = choose_kappa(degrees, epsilon)
+    contributions = round(choice.contributions.value)
+    for plan in choice.plans:
+        mechanism = partition_mechanism(epsilon, plan.kappa)
+        simulated = made_up_dists(mechanism, contributions)[KINDS[0]]
+        assert plan.noise == pytest.approx(
+            simulated * math.sqrt(plan.kept.value), rel=0.4, abs=0.01
+        )
+
+
+def test_a_small_epsilon_of_the_list_takes_no_time():
+    """The noise of such a list is not simulated: that would take minutes."""
+    degrees = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
+    choice = choose_kappa(degrees, "0.00001")
+    assert choice.recommended == 1 and choice.plans[0].noise > 80_000
