@@ -143,7 +143,7 @@ class CoordinateIntervals(ReleaseIntervals):
         square = self._square(failure * _OF_SQUARE)
         failure *= 1 - _OF_SQUARE
         if name in (ROWS, COLUMNS):
-            return self._line_bounds(name, index, square, failure, int(value))
+            return self._line_bounds(name, index, square, failure)
         if name == SUM:
             return self._parts(index, square, failure)[0]
         if name == SHARE:
@@ -174,8 +174,7 @@ class CoordinateIntervals(ReleaseIntervals):
     def _new_rate_curve(self, confidence: float) -> RateCurve:
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
-        distinct = self.released.distinct
-        _, count = self._line_bounds(COLUMNS, 1, square, failure * _OF_SQUARE, distinct)
+        _, count = self._line_bounds(COLUMNS, 1, square, failure * _OF_SQUARE)
         ranks = np.concatenate([[0], GRID[GRID < count], [max(count, 1)]])
         each = failure * (1 - 2 * _OF_SQUARE) / len(GRID)
         low, high = np.zeros(len(ranks)), np.zeros(len(ranks))
@@ -223,18 +222,27 @@ class CoordinateIntervals(ReleaseIntervals):
         return int(kept[0]), int(kept[-1])
 
     def _line_bounds(
-        self, name: str, index: int, square: tuple[int, int], failure: float, otherwise: int
+        self, name: str, index: int, square: tuple[int, int], failure: float
     ) -> tuple[int, int]:
-        """Returns bounds on the length of a row or a column: f_i or c_t of the module.
+        """Returns bounds on the length of a row or a column: f_i or c_t of the module. If the noise
+        is so large that every value is refuted, its margin is doubled until some are left.
 
         Args:
           name, index: which row or column.
           square: bounds on D. If they hold, the result fails with at most the probability
             ``failure``.
           failure: see ``square``.
-          otherwise: both bounds if every value is refuted.
         """
         noise = int(_largest_noise(self._rate, failure))
+        while not (lengths := self._line_lengths(name, index, square, noise)):
+            noise = 2 * noise + 1
+        return min(lengths), max(lengths)
+
+    def _line_lengths(
+        self, name: str, index: int, square: tuple[int, int], noise: int
+    ) -> list[int]:
+        """Returns lengths of a row or a column, with the least and the largest one that are
+        possible if no coordinate has more noise than this."""
         first, last = square
         row = int(name == ROWS)
         ends = []
@@ -252,7 +260,7 @@ class CoordinateIntervals(ReleaseIntervals):
             reaches = noisy[:-1] + noise >= index - answers[1:] + 1 - row
             falls_short = noisy - noise <= np.maximum(index - 1 - answers - row, 0)
             ends += np.flatnonzero(np.append(True, reaches) & falls_short).tolist()
-        return (min(ends), max(ends)) if ends else (otherwise, otherwise)
+        return ends
 
     def _parts(
         self, rank: int, square: tuple[int, int], failure: float
@@ -272,10 +280,7 @@ class CoordinateIntervals(ReleaseIntervals):
             noises_of_top, noises_of_rest = rank, 2 * last - rank
         if first < rank:  # D < rank is possible.
             most = min(last, rank - 1)
-            released = int(self.released.at_ranks([rank])[0])
-            low, high = self._line_bounds(
-                ROWS, rank, square, failure * _OF_SQUARE, min(released, most)
-            )
+            low, high = self._line_bounds(ROWS, rank, square, failure * _OF_SQUARE)
             # The frequency at the rank, which is h - 1 in the module.
             frequencies = np.arange(min(low, most), min(high, most) + 1)
             rest = columns[frequencies] - frequencies * rank + frequencies * (frequencies + 1) // 2
@@ -308,10 +313,7 @@ class CoordinateIntervals(ReleaseIntervals):
             rest += [int(whole.min()) - noise, int(whole.max()) + noise]
         if first < limit:  # D < limit is possible.
             most = min(last, limit - 1)
-            released = int(self.released.at_least([limit])[0])
-            low, high = self._line_bounds(
-                COLUMNS, limit, square, failure * _OF_SQUARE, min(released, most)
-            )
+            low, high = self._line_bounds(COLUMNS, limit, square, failure * _OF_SQUARE)
             ranks = np.arange(min(low, most), min(high, most) + 1)
             top = rows[ranks] + ranks * (ranks - 1) // 2
             whole = (rows + columns)[first : most + 1]

@@ -263,3 +263,12 @@ def test_ranks_may_be_of_any_size_and_of_numpy(epsilon):
         ask = getattr(facts, question)
         assert ask(10**30) == ask(2**63 - 1)
         assert type(ask(np.int64(2)).high) is type(ask(2).high)
+
+
+def test_an_interval_whose_values_are_all_refuted_is_no_point():
+    """The first column of -6 says that there are no rows, and the rows say that there are."""
+    arms = np.array([8, 3, 0]), np.array([-6, -5, -12])
+    decay = FrobeniusMechanism(eta=Eta(1, 1, 1)).decay
+    facts = CoordinateIntervals(NoisyCoordinates(*arms, decay), FrequencyList([3, 1], [1, 4]))
+    partitions = facts.partitions_with_at_least(1, 0.9)
+    assert partitions.low < partitions.high
