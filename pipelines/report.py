@@ -10,7 +10,6 @@ import argparse
 import itertools
 import os
 import sys
-from dataclasses import replace
 from typing import Any
 
 from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
@@ -43,7 +42,7 @@ def releases_in(path: str, degrees: str | None = None) -> list[tuple[str, Any]]:
     if len(directories) == 1:
         release = load(path)
         if degrees is not None and isinstance(release, NamesRelease):
-            release = replace(release, degrees=read_degrees(degrees))
+            release = release.with_degrees(read_degrees(degrees))
         return [(directories[0], release)]
     both = load(path)
     if degrees is not None:

@@ -166,7 +166,7 @@ class NameAnswers(NameEstimates):
             raise ValueError("frequency_list must be of the same partition columns as the names")
         costs = [others]
         if degrees is not None:
-            costs.append({"epsilon": degrees.epsilon, "neighbours": NEIGHBOURS})
+            costs.append(_cost_of(degrees))
         of_all_records = estimates_are_of_all_records(mine, frequency_list, degrees)
         made = dataclasses.replace(
             cast("NamesRelease", self),
@@ -184,6 +184,22 @@ class NameAnswers(NameEstimates):
                 f"the names {kappa}: release both at one kappa, or the list with a survey"
             )
         return made
+
+    def with_degrees(self, degrees: ReleasedDegrees) -> NamesRelease:
+        """Returns these names with estimates about all records, from degrees of the same users and
+        without a list. This costs nothing; the statement says what names and degrees cost together.
+
+        Args:
+          degrees: as ``choose-kappa`` releases them.
+        """
+        entry = estimates_entry(self.statement, _cost_of(degrees), of_all_records=True)
+        return dataclasses.replace(
+            cast("NamesRelease", self),
+            statement={**self.statement, **entry},
+            frequency_list=None,
+            degrees=degrees,
+            saved_estimates=None,
+        )
 
     @cached_property
     def list_that_agrees(self) -> ListRelease | None:
@@ -443,3 +459,8 @@ class NameAnswers(NameEstimates):
                 f"share of all contributions: {missing.share}"
             )
         return lines
+
+
+def _cost_of(degrees: ReleasedDegrees) -> dict[str, Any]:
+    """Returns the cost of released degrees, as statements have it."""
+    return {"epsilon": degrees.epsilon, "neighbours": NEIGHBOURS}

@@ -82,21 +82,9 @@ class NameEstimates:
     def is_about_all_records(self) -> bool:
         """Returns whether estimates are about the users in all records, and not only about those
         whose records count after bounding."""
-        if self._read is not None:
-            return self._read_are_of_all_records
+        if self.saved_estimates is not None:
+            return bool(self.statement[ESTIMATES]["about"] == ALL_RECORDS)
         return estimates_are_of_all_records(self.statement, self.frequency_list, self.degrees)
-
-    @property
-    def _read(self) -> pa.Table | None:
-        """Returns the estimates that were read from a file. None if there are none, or if a survey
-        beside the names gives estimates about all records in their place."""
-        if self.saved_estimates is None or self._read_are_of_all_records or self.degrees is None:
-            return self.saved_estimates
-        return None
-
-    @property
-    def _read_are_of_all_records(self) -> bool:
-        return bool(self.statement[ESTIMATES]["about"] == ALL_RECORDS)
 
     @cached_property
     def _counted(self) -> Mapping[str, Any] | None:
@@ -207,8 +195,8 @@ class NameEstimates:
     @cached_property
     def _table(self) -> tuple[IntArray, IntArray, FloatArray] | None:
         """Returns the estimates and both ends of their intervals; None if there are none."""
-        if self._read is not None:
-            return estimates_of_table(self._read)
+        if self.saved_estimates is not None:
+            return estimates_of_table(self.saved_estimates)
         if self._noise is None or self._model is None:
             return None
         from dp_transforms.postprocessing.name_counts import (

@@ -367,10 +367,12 @@ def test_the_estimates_are_loaded_with_their_names(with_list, of_all, tmp_path):
         assert loaded.top(5) == names.top(5) and loaded.page()[0].count("Estimates of")
         assert loaded.is_about_all_records == names.is_about_all_records == (place == 0)
         assert loaded.missing() is None
-        # A survey beside them gives estimates about all records, if they are not about these.
-        surveyed = dataclasses.replace(loaded, degrees=DEGREES)
-        assert surveyed.is_about_all_records
-        assert (surveyed.to_arrow() == loaded.to_arrow()) == (place == 0)
+        # Degrees beside them give estimates about all records, which follow from nothing else.
+        surveyed = loaded.with_degrees(DEGREES)
+        assert surveyed.is_about_all_records and surveyed.to_arrow() != loaded.to_arrow()
+        stated = surveyed.statement["estimates"]
+        assert stated["about"] == "all records"
+        assert stated["epsilon"] == pytest.approx(names.statement["epsilon"] + DEGREES.epsilon)
         loaded.save(tmp_path / "again", overwrite=True)
         for path in directory.iterdir():
             assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
