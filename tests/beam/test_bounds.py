@@ -162,6 +162,24 @@ def test_a_filter_that_sees_the_data_keeps_no_bound():
     assert bound_of(bounded | "alone" >> beam.Filter(bool)).partitions == 2
 
 
+class _Changing(beam.Reshuffle):
+    def expand(self, pcoll):
+        return super().expand(pcoll) | "change" >> beam.Map(same)
+
+
+class _ChangingFlatten(beam.Flatten):
+    def expand(self, pcolls):
+        return pcolls | "flat" >> beam.Flatten() | "change" >> beam.Map(same)
+
+
+def test_subclasses_of_steps_that_keep_a_bound_may_change_elements():
+    bounded = through() | BOUND
+    assert bound_of(bounded | "kept" >> beam.Reshuffle()).partitions == 2
+    assert bound_of(bounded | "changed" >> _Changing()).partitions is None
+    flattened = (bounded, bounded) | "flattened" >> _ChangingFlatten()
+    assert bound_of(flattened).partitions is None
+
+
 KEPT = {
     "as it is": (BOUND, COUNT),
     "capped": (BOUND, dp.CountDistinctUsers(cap=5)),
