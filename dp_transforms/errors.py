@@ -118,11 +118,16 @@ class NoChoiceError(ValueError):
       release: the release, which can be shown and saved.
     """
 
-    def __init__(self, fault: str, release: Any):
-        super().__init__(
+    release: Any = None
+
+    @classmethod
+    def after(cls, release: Any, fault: str) -> NoChoiceError:
+        """Returns the error about a release."""
+        error = cls(
             f"{fault}. The release was paid for, and is the attribute release of this error"
         )
-        self.release = release
+        error.release = release
+        return error
 
 
 @contextlib.contextmanager

@@ -57,8 +57,9 @@ def check_different(columns: Sequence[str]) -> None:
     for column in columns:
         if columns.count(column) > 1:
             rule = "users, partitions, groups and times must be different columns"
+            # The other columns are not shown: names in a list of columns may be private values.
             raise ColumnError.about(
-                column, f"that is given twice: {rule}", f"{rule}, got {', '.join(columns)}"
+                column, f"that is given twice: {rule}", f"{rule}, and {column!r} is given twice"
             )
 
 

@@ -67,4 +67,4 @@ def choose_kappa(
     try:
         return release.choose_kappa(for_epsilon, for_delta)
     except ValueError as error:
-        raise NoChoiceError(str(error), release) from None
+        raise NoChoiceError.after(release, str(error)) from None

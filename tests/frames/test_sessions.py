@@ -192,6 +192,9 @@ def test_degrees_that_show_no_user_are_handed_out_since_they_are_paid_for(tmp_pa
     visits = {"who": ["ann"], "page": ["home"]}
     with pytest.raises(NoChoiceError, match=r"show no user.* is the attribute release") as caught:
         session.choose_kappa(visits, **columns, epsilon="0.01", for_epsilon=1, secret=secret)
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert str(copied) == str(caught.value)
+    assert copied.release.degrees == caught.value.release.degrees
     release = caught.value.release
     assert session.spent.epsilon == PrivacyBudget("0.01").epsilon
     assert release.degrees.lowest == (1, 2, 3, 4) and sum(release.degrees.users) < 0
@@ -222,7 +225,15 @@ WRONG_ARGUMENTS = {
     "records as text": ({"data": "who,page\n1,2\n"}, "data must be a data frame"),
     "no user": ({"user": None}, "user must name a column"),
     "no partition": ({"partition": []}, "partition must name at least one column"),
-    "one column for both": ({"partition": "who"}, "must be different columns, got who, who"),
+    "one column for both": (
+        {"partition": "who"},
+        "must be different columns, and 'who' is given twice",
+    ),
+    "a column of users and of partitions": (
+        {"partition": ["page", "who"]},
+        r"^partition lists a name \(number 2 of 2\) that is given twice: users, partitions, groups "
+        "and times must be different columns$",
+    ),
     "a column twice": ({"partition": ["page", "page"]}, r"partition lists a name \(number 1 of 2"),
     "nulls to drop": ({"drop_nulls": "yes"}, "drop_nulls must be True or False, got 'yes'"),
     "a secret in bytes": ({"secret": b"secret"}, "secret must be a JobSecret"),
