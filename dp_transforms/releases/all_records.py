@@ -73,7 +73,7 @@ from dp_transforms.postprocessing.all_records_bounds import (
     margin_of_survey,
 )
 from dp_transforms.postprocessing.decoded_surveys import decoded_survey
-from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
+from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals, percents
 from dp_transforms.postprocessing.survey_plan import (
     SURVEY_MAX_DEGREE,
     candidates,
@@ -457,9 +457,12 @@ class AllRecordsRelease(ListRelease):
 
     def _summary(self) -> list[str]:
         (of_all,), (of_kept,) = super()._summary(), self.bounded._summary()
+        kept = self.kept_share()
+        part = " to ".join(percents(kept.low, kept.high, 1))
+        sure = f"{kept.confidence:.0%} under the model"
         return [
             f"All records{of_all_records(self.statement)}: {of_all}",
-            f"Kept by bounding ({float(self.kept_share().value):.0%} of all): {of_kept}",
+            f"Kept by bounding ({part} of all, {sure}): {of_kept}",
         ]
 
 

@@ -112,18 +112,22 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     are_estimates = [SURVEY in each.statement for each in comparison.lists]
     abouts, bounds = "", ""
-    for label, terms, is_estimate in zip(
-        comparison.labels, terms_of_both, are_estimates, strict=True
+    limits_of_both = [
+        of_all_records(each.statement, terms.nouns)
+        for each, terms in zip(comparison.lists, terms_of_both, strict=True)
+    ]
+    for label, terms, is_estimate, limits in zip(
+        comparison.labels, terms_of_both, are_estimates, limits_of_both, strict=True
     ):
         if is_estimate:
             abouts += (
-                f" The list {label} is an estimate of all records, from those that bounding kept "
-                "and a survey."
+                f" The list {label} is an estimate of all records{limits}, from those that "
+                "bounding kept and a survey."
             )
         else:
             abouts += (
-                f" Before noise, the numbers of {label} differ from these by the noise that makes "
-                "them private."
+                f" The numbers of {label} are those of its records, with the noise that makes them "
+                "private."
             )
             bounds += terms.limits(f"The list {label} is")
     answers = (comparison.first, comparison.second, comparison.differences)
@@ -135,8 +139,8 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     intro = f"Two released lists: {' and '.join(comparison.labels)}.{abouts}{bounds}"
     # If numbers of bounded records differ, those of all records may still be equal.
     which = "numbers before noise"
-    if all(are_estimates):
-        which = "numbers of all records"
+    if all(are_estimates) and len(set(limits_of_both)) == 1:
+        which = f"numbers of all records{limits_of_both[0]}"
     elif any(are_estimates):
         which = "numbers that each list is about"
     elif bounds:

@@ -36,6 +36,22 @@ def test_the_page_of_a_comparison_says_which_records_each_list_is_about():
     assert "the numbers of all records differ." in alike and "before noise" not in alike
 
 
+@pytest.mark.thorough
+def test_the_page_says_to_which_records_estimates_of_all_records_are_limited():
+    undeclared = LIST | {"max_partitions_per_user": None}
+    of_three, of_two = (
+        dp.release(VISITS, **undeclared, largest_degree=largest, secret=SECRET)
+        for largest in (3, 2)
+    )
+    alike, _ = dp.compare(of_three, of_three).page()
+    limited = "all records of at most 3 pages of each user"
+    assert f"The list first is an estimate of {limited}, from" in alike
+    assert f"If it does not contain 0, the numbers of {limited} differ" in alike
+    different, _ = dp.compare(of_three, of_two).page()
+    assert "the numbers of all records differ" not in different
+    assert "If it does not contain 0, the numbers that each list is about differ" in different
+
+
 def test_the_page_says_what_is_printed_of_different_bounds():
     lists = [dp.release(VISITS, **LIST | {"max_partitions_per_user": kappa}) for kappa in (2, 4)]
     comparison = dp.compare(*lists)
