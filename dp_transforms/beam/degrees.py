@@ -104,7 +104,7 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
 
     Takes edges, self-loops and repeats as ``CountDegrees`` does. Returns Arrow tables for
     ``ReleaseFrequencyList``, with the column ``count`` and a row for each node that keeps an edge.
-    The released list keeps to the bound too.
+    A list that is decoded from noisy coordinates keeps to the bound too.
 
     Args:
       degree_bound: D, the largest degree in the projection. Public: choose it without looking at

@@ -51,7 +51,8 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
 
     One worker gets the histogram of the counts, which has at most sqrt(2 N) pairs for N records. An
     empty list is released like any other. If counts are known to be capped, or to be degrees in a
-    projected graph, no released frequency exceeds the cap or the bound of the projection.
+    projected graph, no frequency that is decoded from noisy coordinates exceeds the cap or the
+    bound of the projection.
 
     Args:
       epsilon: the privacy loss of this release, positive; ``partition_mechanism`` then chooses the

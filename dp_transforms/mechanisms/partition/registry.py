@@ -78,7 +78,8 @@ def partition_mechanism(
 
 
 def with_largest_count(mechanism: WithinBounds, largest_count: int) -> WithinBounds:
-    """Returns the mechanism for lists in which no frequency exceeds a public number.
+    """Returns the mechanism for lists in which no frequency exceeds a public number. Its released
+    lists keep to the number if they are decoded from noisy coordinates.
 
     A mechanism that draws a walk is returned as it is, since a walk has no room for so many ranks.
     So is any mechanism if the number is above 2**22, too large for bounds at so many ranks.
