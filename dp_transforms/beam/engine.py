@@ -60,8 +60,6 @@ from dp_transforms.runtime.job_secret import JobSecret
 FEW_RECORDS = 500_000
 """One worker finishes this many records before Flink has started the tasks of a stage."""
 _NAMESPACE = "private"
-_OF_STATEMENTS = ("kind", "span")
-"""Fields of specifications of periods that only statements need."""
 
 T = TypeVar("T")
 
@@ -125,8 +123,7 @@ class OnBeam(Engine):
         return self._released(ReleaseAllRecordsByPeriod, spec)
 
     def names_by_period(self, spec: PeriodNamesSpec) -> tuple[beam.PCollection, ...]:
-        options = _arguments(spec) | self._shared
-        select = SelectPartitionsByPeriod(**options, with_entries=True)
+        select = SelectPartitionsByPeriod(**arguments(spec), with_entries=True, **self._shared)
         return _names_and_entries(self._records() | "Release" >> select)
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
@@ -166,7 +163,7 @@ class OnBeam(Engine):
     def _released(
         self, transform: Callable[..., beam.PTransform], spec: ReleaseSpec
     ) -> tuple[beam.PCollection]:
-        return (self._records() | "Release" >> transform(**_arguments(spec), **self._shared),)
+        return (self._records() | "Release" >> transform(**arguments(spec), **self._shared),)
 
     def run(
         self,
@@ -272,11 +269,6 @@ class _Report(beam.DoFn):
 def _names_and_entries(selected: Any) -> tuple[beam.PCollection, ...]:
     """Returns the names of a selection, and the entries if it has them."""
     return tuple(selected[name] for name in ("partitions", "entries") if name in selected)
-
-
-def _arguments(spec: ReleaseSpec) -> dict[str, Any]:
-    """Returns the arguments of the transform that makes the release of a specification."""
-    return {name: value for name, value in arguments(spec).items() if name not in _OF_STATEMENTS}
 
 
 def _called(_: None, write: Callable[..., None], *collections: Any) -> None:

@@ -163,10 +163,18 @@ def set_positive_integers(spec: Any, *names: str) -> None:
             object.__setattr__(spec, name, positive_integer(name, value))
 
 
+STATEMENT_ONLY: dict[str, str] = {"is for": "statements"}
+"""The metadata of a field of a specification that only its statement needs."""
+
+
 def arguments(spec: Any) -> dict[str, Any]:
-    """Returns the fields of a specification, by their names: they are the arguments of the
+    """Returns the fields of a specification, by their names, that are the arguments of the
     transform that makes its release."""
-    return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
+    return {
+        field.name: getattr(spec, field.name)
+        for field in fields(spec)
+        if field.init and field.metadata != STATEMENT_ONLY
+    }
 
 
 def bound_entries(max_partitions: int, bounded_by_job: bool) -> Statement:

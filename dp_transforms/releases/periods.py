@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ from dp_transforms.releases.all_records import (
     surveyed_tables,
 )
 from dp_transforms.releases.base import (
+    STATEMENT_ONLY,
     ReleasedTables,
     ReleaseSpec,
     Statement,
@@ -69,8 +70,8 @@ class PeriodSpec(ReleaseSpec):
     periods: Sequence[str]
     max_periods_per_user: int | None = None
     epsilon: Number
-    kind: str = "period"
-    span: str | None = None
+    kind: str = field(default="period", metadata=STATEMENT_ONLY)
+    span: str | None = field(default=None, metadata=STATEMENT_ONLY)
     """The days whose records count, such as "2026-01-01..2026-01-31"; by default, all days of the
     periods."""
 
