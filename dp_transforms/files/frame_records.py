@@ -10,7 +10,7 @@ import os
 import re
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,8 +21,7 @@ from dp_transforms.errors import (
     ValuesError,
     as_input_error,
 )
-from dp_transforms.files.arrow_columns import CHUNK_RECORDS as _CHUNK_RECORDS
-from dp_transforms.files.arrow_columns import SEVERAL_TYPES, table_of
+from dp_transforms.files.arrow_columns import CHUNK_RECORDS, SEVERAL_TYPES, table_of
 from dp_transforms.files.logical_types import (
     fields_at,
     logical_name,
@@ -54,6 +53,17 @@ Names = str | int | Sequence[str | int]
 """The name or position of one column, or those of several."""
 
 
+class ArgumentNames(NamedTuple):
+    """What a function calls the arguments that name records, for errors."""
+
+    data: str = "data"
+    user: str = "user"
+    partition: str = "partition"
+
+
+_CALLED = ArgumentNames()
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordArguments:
     """The arguments by which functions name records: an object in memory or a path, and columns.
@@ -68,7 +78,7 @@ class RecordArguments:
       span: the days of the periods, as ``filenames.days_of`` takes them.
       attributes: columns of attributes of users, in place of ``partition``.
       public: public names of partitions, which must have the types of the records' partitions.
-      called: what the caller calls data, user and partition, for errors.
+      called: what the caller calls data, user and partition.
 
     Raises:
       ValueError: a column is not named or named twice, or drop_nulls is no bool.
@@ -86,24 +96,24 @@ class RecordArguments:
     span: str | None = None
     attributes: Sequence[str] | None = None
     public: pa.Array | None = dataclasses.field(default=None, repr=False)
-    called: tuple[str, str, str] = ("data", "user", "partition")
+    called: ArgumentNames = _CALLED
 
     def __post_init__(self) -> None:
         boolean("drop_nulls", self.drop_nulls)
-        _check_kind(self.data, self.called[0])
+        _check_kind(self.data, self.called.data)
         with self._listed_names():
             check_different([self._user, *self._partitions, *self._others])
         self.check_unread()
 
     @property
     def _user(self) -> str:
-        return str(column_name(self.called[1], self.user))
+        return str(column_name(self.called.user, self.user))
 
     @property
     def _partitions(self) -> list[str]:
         if self.attributes is not None:
             return []
-        return [*map(str, several_names(self.partition, self.called[2]))]
+        return [*map(str, several_names(self.partition, self.called.partition))]
 
     @property
     def _others(self) -> tuple[str, ...]:
@@ -117,7 +127,7 @@ class RecordArguments:
     def _listed_names(self) -> contextlib.AbstractContextManager[None]:
         """Hides names in errors if several partition columns are given. See ``listed_names``."""
         is_list = isinstance(self.partition, (list, tuple))
-        return listed_names(self.called[2], self._partitions if is_list else ())
+        return listed_names(self.called.partition, self._partitions if is_list else ())
 
     def check_unread(self) -> None:
         """Raises an InputError if the data can be read once, and an earlier release has read them.
@@ -344,7 +354,7 @@ class FrameRecords(RecordSource):
             "fields of named tuples, or positions from 0 of tuples"
         )
         kinds = KeyError, IndexError, AttributeError, TypeError, ValueError
-        while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
+        while chunk := list(itertools.islice(records, CHUNK_RECORDS)):
             with as_input_error(fault, kinds):
                 values = {name: _values(chunk, name) for name in self._columns}
             yield table_of(values)

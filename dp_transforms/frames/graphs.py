@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dp_transforms.errors import hiding_originals
-from dp_transforms.files.frame_records import RecordArguments
+from dp_transforms.files.frame_records import ArgumentNames, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import callers_level, run_spec
 from dp_transforms.mechanisms.decimals import Number
@@ -65,7 +65,7 @@ def degrees(
         pairs = edges
     elif (source, target) != (0, 1):
         raise ValueError("source and target are columns of records, and a graph has none")
-    called = "edges", "source", "target"
+    called = ArgumentNames("edges", "source", "target")
     records = RecordArguments(pairs, source, target, drop_nulls, called=called)
     ((element,),), statement = run_spec(spec, session, secret, records, given=edges)
     if isinstance(element, ProjectedList):

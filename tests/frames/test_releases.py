@@ -331,7 +331,7 @@ def test_nulls_can_be_left_out():
 
 
 def test_columns_without_a_value_have_any_type(monkeypatch):
-    monkeypatch.setattr(frame_records, "_CHUNK_RECORDS", 2)
+    monkeypatch.setattr(frame_records, "CHUNK_RECORDS", 2)
     options = LIST | {"epsilon": 99, "drop_nulls": True}
     nulls = {"who": [1, 2], "page": [None, None]}
     for hold in (dict, pd.DataFrame, pl.DataFrame, pa.table):

@@ -150,7 +150,7 @@ def test_frames(data, made):
     chunk, batch = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
 
     def read(rows):
-        with mock.patch.multiple(frame_records, _CHUNK_RECORDS=chunk, _BATCH_ROWS=batch):
+        with mock.patch.multiple(frame_records, CHUNK_RECORDS=chunk, _BATCH_ROWS=batch):
             return pairs(RecordArguments(made_of(rows), *names, drop_nulls=True).open().tables())
 
     def made_of(rows):
