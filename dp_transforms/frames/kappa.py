@@ -63,8 +63,8 @@ def choose_kappa(
     kappa_choice.check_later_release(for_epsilon, for_delta)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,),), statement = run_spec(spec, session, secret, records)
-    release = DegreesOfUsers(released, statement)
     try:
-        return release.choose_kappa(for_epsilon, for_delta)
+        return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
     except ValueError as error:
+        release = DegreesOfUsers(released, statement)
         raise NoChoiceError.after(release, str(error)) from None
