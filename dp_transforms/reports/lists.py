@@ -110,41 +110,14 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     """Makes the page of two lists side by side."""
     terms_of_both = [wording(dict(each.statement), words) for each in comparison.lists]
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
-    are_estimates = [SURVEY in each.statement for each in comparison.lists]
-    abouts, bounds = "", ""
-    limits_of_both = [
-        of_all_records(each.statement, terms.nouns)
-        for each, terms in zip(comparison.lists, terms_of_both, strict=True)
-    ]
-    for label, terms, is_estimate, limits in zip(
-        comparison.labels, terms_of_both, are_estimates, limits_of_both, strict=True
-    ):
-        if is_estimate:
-            abouts += (
-                f" The list {label} is an estimate of all records{limits}, from those that "
-                "bounding kept and a survey."
-            )
-        else:
-            abouts += (
-                f" The numbers of {label} are those of its records, with the noise that makes them "
-                "private."
-            )
-            bounds += terms.limits(f"The list {label} is")
+    sentences, which = _compared_records(comparison, terms_of_both)
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
         (_named(question, terms_of_both[0]), *map(_text, answered))
         for question, *answered in zip(comparison.questions, *answers, strict=True)
     ]
     confidence = comparison.differences[0].confidence
-    intro = f"Two released lists: {' and '.join(comparison.labels)}.{abouts}{bounds}"
-    # If numbers of bounded records differ, those of all records may still be equal.
-    which = "numbers before noise"
-    if all(are_estimates) and len(set(limits_of_both)) == 1:
-        which = f"numbers of all records{limits_of_both[0]}"
-    elif any(are_estimates):
-        which = "numbers that each list is about"
-    elif bounds:
-        which = "numbers of bounded records before noise"
+    intro = f"Two released lists: {' and '.join(comparison.labels)}.{sentences}"
     caption = (
         f"Both lists by rank. The shaded bands hold the {which}, each with {CONFIDENCE:.0%} "
         "confidence."
@@ -167,6 +140,37 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     named = (f": {label}" for label in comparison.labels)
     releases = dict(zip(named, comparison.lists, strict=True))
     return page.document(title, words, content, releases), pictures
+
+
+def _compared_records(comparison: Comparison, terms_of_both: Sequence[Wording]) -> tuple[str, str]:
+    """Returns sentences on the records that two lists are about, each after a space, and the words
+    for the numbers whose differences are shown."""
+    abouts, bounds, estimates_of = "", "", []
+    for release, label, terms in zip(
+        comparison.lists, comparison.labels, terms_of_both, strict=True
+    ):
+        if SURVEY in release.statement:
+            of_all = f"all records{of_all_records(release.statement, terms.nouns)}"
+            estimates_of.append(of_all)
+            abouts += (
+                f" The list {label} is an estimate of {of_all}, from those that bounding kept and "
+                "a survey."
+            )
+        else:
+            abouts += (
+                f" The numbers of {label} are those of its records, with the noise that makes them "
+                "private."
+            )
+            bounds += terms.limits(f"The list {label} is")
+    # If numbers of bounded records differ, those of all records may still be equal.
+    which = "numbers before noise"
+    if len(estimates_of) == 2 and len(set(estimates_of)) == 1:
+        which = f"numbers of {estimates_of[0]}"
+    elif estimates_of:
+        which = "numbers that each list is about"
+    elif bounds:
+        which = "numbers of bounded records before noise"
+    return abouts + bounds, which
 
 
 def _figures(release: ListRelease, terms: Wording) -> dict[str, Any]:
