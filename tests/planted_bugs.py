@@ -72,6 +72,14 @@ a number is looked up among names that are text, and counts as not named
 intervals of a list begin where names have raised it
 - value = number_of(self.as_drawn, name, index)
 + pass
+# dp_transforms/releases/name_answers.py: test_name_answers.py::test_the_estimates_are_loaded_with_their_names
+estimates from degrees are stated without what the degrees cost
+- return {"epsilon": degrees.epsilon, "neighbours": NEIGHBOURS}
++ return {"epsilon": 0.0, "neighbours": NEIGHBOURS}
+# dp_transforms/files/record_files.py: frames/test_sessions.py
+an error about a repeated column shows the names of the others
+- column, f"that is given twice: {rule}", f"{rule}, and {column!r} is given twice"
++ "", f"that is given twice: {rule}", f"{rule}, got {', '.join(columns)}"
 # dp_transforms/releases/name_answers.py: test_names_beside_lists.py
 names and a list of two jobs are taken to keep the same records
 - return self.is_of_one_job and kappa <= statement["max_partitions_per_user"]
@@ -638,6 +646,10 @@ a user counts with every value of an attribute
 bounds on entropies are those of functions that are not concave
 - if (high - low) * (x - before) > (y - low) * (middle - before):
 + if True:
+# dp_transforms/postprocessing/intervals.py: test_intervals.py::test_an_interval_whose_values_are_all_refuted_is_no_point
+an interval whose values are all refuted is one point
+- noise = 2 * noise + 1
++ return self.released.distinct, self.released.distinct
 # dp_transforms/postprocessing/intervals.py: test_entropies.py::test_small_partitions_are_as_certain_as_they_say
 the noise of what small partitions are cut down to has no weight
 - noise = _one_weighted(self._rate, weight, weight, each)
@@ -653,6 +665,9 @@ the bounds of collections that are put together do not add up
 what is known to be less bounded than claimed is released all the same
 - if bound.partitions > claimed:
 + if False:
+a subclass of Flatten, which may change elements, keeps the bound
+- elif type(step.transform) in (beam.Flatten, beam.Reshuffle):
++ elif isinstance(step.transform, (beam.Flatten, beam.Reshuffle)):
 a step that may do anything keeps the bound
 - bound_after = Bound(counted=True if before.counted else None)
 + bound_after = before
